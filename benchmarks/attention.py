@@ -81,7 +81,7 @@ async def _day(file: Annotated) -> Day:
 
     with tempfile.TemporaryDirectory() as path:
         async with Database.open(Path(path) / "irc.db") as database:
-            speech = await UnaskedSpeech.restore(Silences(database), clock, int, ask)
+            speech = UnaskedSpeech(Silences(database), clock, int, ask)
             running = asyncio.create_task(speech.run())
             for second, index in timed:
                 await clock.set(_BEGIN + timedelta(seconds=second))

@@ -59,7 +59,7 @@ _POSITIVE = frozenset(
 )  # fmt: skip
 _NEGATIVE = frozenset(
     ("heaviest missing", "asks", "lacks", "length", "short", "nothing new", "name missing",
-     "log size", "commonplace", "link")
+     "speaker alone", "log size", "commonplace", "link")
 )  # fmt: skip
 
 _LINES = 30  # of a question that are samples: those that are most like an answer

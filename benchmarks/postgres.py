@@ -12,7 +12,7 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -23,9 +23,8 @@ from benchmarks.figure import Figure, percentile
 from benchmarks.log import log_folder, log_of
 from benchmarks.log_questions import questions
 from benchmarks.ubuntu import PAUSE, NoCorpus, events
-from harnesses.logs.exporting import write_events
 from harnesses.logs.formats import json_line
-from storage.chat_log.event import EVERYTHING, PUBLIC, Event
+from storage.chat_log.event import EVERYTHING, PUBLIC
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -100,13 +99,10 @@ async def _move(source: Address, target: Address, label: str) -> AsyncIterator[F
 async def _digest(address: Address) -> str:
     """Return the SHA-256 checksum of a complete export."""
     digest = hashlib.sha256()
-
-    async def add(events: Sequence[Event]) -> None:
-        for event in events:
-            digest.update(json_line(event).encode())
-
     async with Database.open(address) as database:
-        await write_events(ChatLog(database), Query(scope=EVERYTHING), add)
+        async for events in ChatLog(database).pieces(Query(scope=EVERYTHING)):
+            for event in events:
+                digest.update(json_line(event).encode())
     return digest.hexdigest()
 
 

@@ -33,6 +33,7 @@ SURE = 0.65
 PERHAPS = 0.12
 """The score from which on a line is given as a possible answer."""
 
+_MAX_ANSWERS = 3  # lines that are shown for a text typed into a search
 _CANDIDATES = 30  # lines that are ranked anew when some of them are embedded
 _MAX_EMBEDDED = 3  # lines that are embedded for a question
 _HOPELESS = 0.02  # the score below which a line is not worth that
@@ -135,13 +136,14 @@ class Retrieval:
         return Found(found.items[: within.limit], found.searched_back_to)
 
     async def answers(self, text: str, within: Query, line_filter: LineFilter = PEOPLE) -> Found:
-        """Return the lines that are shown for a text typed into a search: those that may answer it,
-        if it is a plain question. Raises Unavailable."""
-        wanted = parse(text, now=datetime.now(UTC))
-        has_operators = wanted != ParsedQuery(clauses=wanted.clauses) or len(wanted.clauses) != 1
+        """Return the lines that are shown for a text typed into a search: the few that may answer
+        it, if it is a plain question. Raises Unavailable."""
+        parsed = parse(text, now=datetime.now(UTC))
+        has_operators = parsed != ParsedQuery(clauses=parsed.clauses) or len(parsed.clauses) != 1
         if has_operators or not asks(text):
             return NOTHING
-        found = await self.find(text, within, line_filter=line_filter)
+        wanted = replace(within, limit=min(within.limit, _MAX_ANSWERS))
+        found = await self.find(text, wanted, line_filter=line_filter)
         return replace(found, passages=found.shown)
 
     async def near(self, text: str, within: Query) -> SearchPage | None:

@@ -22,14 +22,6 @@ class Dialect(StrEnum):
     POSTGRES = "postgres"
 
 
-NOTIFY = "SELECT pg_notify(current_schema(), '')"
-"""Statement that notifies the listeners on a PostgreSQL schema of a change.
-
-The channel has the name of the schema. PostgreSQL delivers the notification when the transaction
-commits.
-"""
-
-
 class Row(Protocol):
     """A row: values by position or column name; iteration yields them in column order."""
 

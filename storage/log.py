@@ -39,6 +39,7 @@ _YIELDS_PER_BATCH = 2  # iterations of the event loop before a batch is written,
 _GATHERING_TIME = 0.005  # seconds for which commits gather before an fsync, so that one serves all
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a write that failed
 _CLOSING_TIMEOUT = 3.0  # seconds that closing waits for the last batches
+_EVENTS_PER_READ = 1_000  # events that are in memory at once
 
 MAX_QUEUED_EVENTS = 20_000
 """Maximum number of events that wait in memory while writing fails, about 20 MB."""
@@ -177,6 +178,16 @@ class ChatLog:
     async def find(self, query: Query, *, newest: bool = True) -> list[Event]:
         """Return the newest (or oldest) events that match, in chronological order either way."""
         return await self.read(event_table.find, query, newest=newest)
+
+    async def pieces(self, query: Query) -> AsyncIterator[list[Event]]:
+        """Yield all events that match, oldest first, in pieces, so that memory is bounded."""
+        more = True
+        while more:
+            events = await self.find(replace(query, limit=_EVENTS_PER_READ), newest=False)
+            if events:
+                yield events
+                query = replace(query, after_id=events[-1].id)
+            more = len(events) == _EVENTS_PER_READ
 
     async def for_model(self, *queries: Query) -> list[list[Event]]:
         """Return the newest events that match each query, in chronological order, for a model.

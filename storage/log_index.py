@@ -25,7 +25,7 @@ from itertools import groupby
 from operator import add
 from typing import Any
 
-from storage.connection import NOTIFY, Connection, Dialect
+from storage.connection import Connection, Dialect
 from storage.text_index.fts5 import Fts5Index
 from storage.text_index.model import IndexedLine
 from storage.text_index.tsvector import TsvectorIndex
@@ -132,8 +132,6 @@ def add_events(
         if lines:
             text_index(connection).add(connection, number, lines)
     _add_counts(connection, _count_rows(rows, private), 1)
-    if connection.dialect is Dialect.POSTGRES:
-        connection.execute(NOTIFY)
 
 
 def remove_events(

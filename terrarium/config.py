@@ -17,7 +17,14 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import AliasChoices, SecretStr, ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -79,6 +86,28 @@ class Settings(BaseSettings):
         """Return the sources by precedence: environment, secret files, TOML table."""
         # `init_settings` are the arguments of the constructor: `Config.build` passes the table.
         return env_settings, file_secret_settings, init_settings
+
+
+def require_known(keys: Iterable[str], known: Iterable[str], where: str = "") -> None:
+    """Raise ValueError, which names the nearest known key, if one of the keys is not known."""
+    names = list(known)
+    for key in keys:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1, cutoff=0.0)
+            hint = f'; the nearest known key is "{near[0]}"' if near else ""
+            raise ValueError(f'unknown key "{key}"{where}{hint}')
+
+
+class NamedTable(BaseModel):
+    """A table such as `[cron.jobs.NAME]`, of which there may be any number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, values: Any) -> Any:
+        require_known(values if isinstance(values, Mapping) else (), cls.model_fields)
+        return values
 
 
 def is_short(secret: SecretStr, length: int = MIN_SECRET_LENGTH) -> bool:
@@ -145,12 +174,10 @@ class Config:
     def _require_known(self, where: str, values: object, known: Iterable[str]) -> None:
         if not isinstance(values, Mapping):
             raise ConfigError(f"{self.name}: {where} must be a table")
-        names = list(known)
-        for key in values:
-            if key not in names:
-                near = difflib.get_close_matches(key, names, n=1, cutoff=0.0)
-                hint = f'; the nearest known key is "{near[0]}"' if near else ""
-                raise ConfigError(f'{self.name}: unknown key "{key}" in {where}{hint}')
+        try:
+            require_known(values, known, f" in {where}")
+        except ValueError as error:
+            raise ConfigError(f"{self.name}: {error}") from error
 
     @property
     def name(self) -> str:

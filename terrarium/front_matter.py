@@ -7,7 +7,6 @@ YAML's own are errors that name the line.
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +14,7 @@ from typing import TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from terrarium.config import ConfigError
+from terrarium.config import ConfigError, require_known
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 """The pattern of the `name` of a persona or a skill."""
@@ -42,13 +41,9 @@ def parse(kind: type[M], path: Path) -> tuple[M, str]:
         raise ConfigError(f"{path} is too long: {len(text):,} characters")
     try:
         values, body = split(text)
+        require_known(values, kind.model_fields)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
-    known = list(kind.model_fields)
-    for key in values:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
-            raise ConfigError(f'{path}: unknown key "{key}"; the nearest known key is "{near}"')
     try:
         return kind.model_validate(values), body
     except ValidationError as error:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
+from socket import socket
 from typing import Any
 
 from pydantic import SecretStr
 
+from harnesses.core.errors import PortTaken, TendrilError
 from harnesses.core.up_file import read_up_file
 from llm.client.settings import AgentSettings
 from terrarium.config import Config, sections
+from terrarium.sockets import listen
 
 
 def with_agent_address(config: Config, tendril: str | None = None) -> Config:
@@ -44,6 +49,13 @@ def with_agent_address(config: Config, tendril: str | None = None) -> Config:
     return replace(config, tables={**config.tables, "agent": values})
 
 
+def irc_networks(config: Config) -> list[str]:
+    """Return the names of the configured IRC networks; without any the table [irc] itself is the
+    network "irc"."""
+    table = config.tables.get("irc", {})
+    return list(table.get("networks", {}) if isinstance(table, Mapping) else {}) or ["irc"]
+
+
 def table_settings(config: Config, name: str) -> Mapping[str, Any]:
     """Return the settings of a table by its name, or {} if no package defines that table.
 
@@ -56,21 +68,30 @@ def table_settings(config: Config, name: str) -> Mapping[str, Any]:
 
 def url(host: str, port: int) -> str:
     """Return the URL at which clients on this machine reach a server that listens on `host`."""
-    return f"http://{url_host(connect_host(host))}:{port}"
-
-
-def connect_host(host: str) -> str:
-    """Return the host to connect to for a server that listens on `host`: loopback for a wildcard
-    address such as 0.0.0.0, which cannot be connected to portably."""
-    try:
+    with suppress(ValueError):  # the name of a host
         address = ip_address(host.strip("[]"))
-    except ValueError:
-        return host
-    if address.is_unspecified:
-        return "127.0.0.1" if address.version == 4 else "::1"
-    return str(address)
+        host = str(address)
+        if address.is_unspecified:  # 0.0.0.0 or ::, which cannot be connected to portably
+            host = "127.0.0.1" if address.version == 4 else "::1"
+    return f"http://{url_host(host)}:{port}"
 
 
 def url_host(host: str) -> str:
     """Return a host in the form for a URL: an IPv6 address in brackets (RFC 3986, 3.2.2)."""
     return f"[{host}]" if ":" in host else host
+
+
+def listen_on(host: str, port: int, variable: str, key: str) -> socket:
+    """Return a socket that listens; `variable` and `key` are the settings of its port.
+
+    Raises PortTaken, and TendrilError for an unusable address.
+    """
+    try:
+        return listen(host, port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(host, port, variable, key) from error
+        raise TendrilError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another port"
+            f" with {variable}=PORT or `{key}` in terrarium.toml, or another host"
+        ) from error

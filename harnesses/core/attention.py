@@ -68,33 +68,26 @@ class UnaskedSpeech:
     """The open questions of all channels, one at a time on each.
 
     `tokens_today` returns the tokens that the tendril has used today; `ask_model` never raises.
-    Create one with `restore`; only what survives a restart is stored, which is the pauses.
+    Call `restore` first: the pauses survive a restart, the open questions do not.
     """
 
     def __init__(
         self,
-        silences: dict[Place, Silence],
         store: Silences,
         clock: Clock,
         tokens_today: Callable[[], int],
         ask_model: Callable[[OpenQuestion], Awaitable[object]],
     ) -> None:
-        self._silences, self._store, self._clock = silences, store, clock
+        self._store, self._clock = store, clock
         self._tokens_today, self._ask_model = tokens_today, ask_model
+        self._silences: dict[Place, Silence] = {}
         self.open: dict[Place, OpenQuestion] = {}
         # All wait for the same time, so the order of asking is that of their ends.
         self._waiting: asyncio.Queue[OpenQuestion] = asyncio.Queue()
 
-    @classmethod
-    async def restore(
-        cls,
-        store: Silences,
-        clock: Clock,
-        tokens_today: Callable[[], int],
-        ask_model: Callable[[OpenQuestion], Awaitable[object]],
-    ) -> UnaskedSpeech:
-        """Create it with the stored pauses. Raises StorageError."""
-        return cls(await store.all(), store, clock, tokens_today, ask_model)
+    async def restore(self) -> None:
+        """Restore the stored pauses. Raises StorageError."""
+        self._silences = await self._store.all()
 
     def silence(self, place: Place) -> Silence:
         """Return the silence of a place."""
@@ -182,9 +175,10 @@ class AttentionMixin(Tendril):
         """Open the resources of the base class, and restore the pauses. Raises StorageError and
         ConfigError."""
         async with super().open_resources():
-            self.unasked = await UnaskedSpeech.restore(
+            self.unasked = UnaskedSpeech(
                 Silences(self.database), self.clock, self.accounting.today, self._speak_unasked
             )
+            await self.unasked.restore()
             yield
 
     def background(self) -> Iterable[Coroutine[Any, Any, None]]:

@@ -8,7 +8,6 @@ processes (`run/`) and copies from before a migration are left out.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import sqlite3
@@ -24,6 +23,7 @@ from pydantic import BaseModel, ValidationError
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.tendrils import hold_stopped
 from storage.db.integrity import back_up
+from storage.db.private_files import make_file, sync
 from storage.settings import log_file, log_path
 from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import Config, load
@@ -34,7 +34,6 @@ LOG = "irc.db"
 
 _EXCLUDED = ("run", "models")
 _EXCLUDED_NAME = re.compile(r"\.db\.before-|(-wal|-shm|-journal|\.part|\.tmp)$")
-_CHUNK_BYTES = 1024 * 1024  # bytes
 
 
 class Manifest(BaseModel):
@@ -93,7 +92,7 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
     files: dict[str, str] = {}
     try:
         for name, source in databases.items():
-            _make_private(folder / name)  # first: SQLite would create it with the umask's mode
+            make_file(folder / name)  # first: SQLite would create it with the umask's mode
             back_up(source, folder / name)
         for source in sorted(config.data.rglob("*")):
             path = source.relative_to(config.data)
@@ -102,16 +101,16 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
                 continue
             if source.is_file() and not source.is_symlink():
                 (folder / path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _make_private(folder / path)
+                make_file(folder / path)
                 shutil.copyfile(source, folder / path)
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             files[path.relative_to(folder).as_posix()] = _sha256(path)
-            _fsync(path)
+            sync(path)
         # The manifest is written last: without it an interrupted backup cannot be restored.
         manifest = Manifest(terrarium=version("terrarium"), time=datetime.now(UTC), files=files)
-        _make_private(folder / MANIFEST)
+        make_file(folder / MANIFEST)
         (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
-        _fsync(folder / MANIFEST)
+        sync(folder / MANIFEST)
     except OSError as error:
         raise TendrilError(
             f"{folder} is not complete, remove it: {error.strerror or error}"
@@ -176,9 +175,9 @@ def _put(source: Path, target: Path) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     part.unlink(missing_ok=True)
-    _make_private(part)
+    make_file(part)
     shutil.copyfile(source, part)
-    _fsync(part)  # or a crash after the rename could leave an empty file
+    sync(part)  # or a crash after the rename could leave an empty file
     wal = target.with_name(f"{target.name}-wal")
     # SQLite could replay the WAL of the old database into the new one and corrupt it
     # (https://www.sqlite.org/howtocorrupt.html). A checkpoint first, so that the old database is
@@ -189,26 +188,9 @@ def _put(source: Path, target: Path) -> None:
     for path in (wal, target.with_name(f"{target.name}-shm")):
         path.unlink(missing_ok=True)
     part.replace(target)
-    _fsync(target.parent)
-
-
-def _make_private(path: Path) -> None:
-    """Create an empty file that only the owner can read. Raises FileExistsError."""
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-
-
-def _fsync(path: Path) -> None:
-    """Wait until a file, or the entries of a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(target.parent)
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_CHUNK_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

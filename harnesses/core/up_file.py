@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from storage.db.private_files import make_file
 from storage.db.process_lock import is_held
 
 _PATH = Path("run", "up.json")
@@ -55,13 +56,10 @@ def published_up_file(data: Path, running: RunningUp) -> Iterator[None]:
     """Write the up file, and remove it on leaving. Raises OSError."""
     path = data / _PATH
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A new file with mode 600 from the start: an existing one would keep its mode. The rename is
-    # atomic, so that no reader sees a part of it.
-    written = path.with_suffix(f".{os.getpid()}.tmp")
-    written.unlink(missing_ok=True)
-    file = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(file, "w", encoding="utf-8") as stream:
-        stream.write(running.model_dump_json())
+    # The rename is atomic, so that no reader sees a part of it.
+    written = path.with_suffix(".tmp")
+    make_file(written)
+    written.write_text(running.model_dump_json(), encoding="utf-8")
     written.replace(path)
     try:
         yield

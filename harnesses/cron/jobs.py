@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
+from harnesses.core.addresses import irc_networks
 from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.cron.delivery import ChannelDelivery, Delivery, FileDelivery, WebhookDelivery
-from harnesses.cron.settings import CronSettings, networks, parse_target
+from harnesses.cron.settings import CronSettings, parse_target
 from llm.client.settings import AgentSettings
 from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow
@@ -86,7 +87,7 @@ def read_jobs(config: Config, log: ChatLog, outbox: TendrilOutbox) -> dict[str, 
         if isinstance(target, ChannelName):
             where = f"jobs.{name}.deliver"
             place = place_of(config, target, where)
-            if place.network not in (known := networks(config)):
+            if place.network not in (known := irc_networks(config)):
                 raise ConfigError(
                     f'{config.name}: [cron] {where}: no network is called "{place.network}"; '
                     f"there are: {', '.join(known)}"
@@ -106,7 +107,7 @@ def place_of(config: Config, name: ChannelName, where: str) -> Place:
 
     Raises ConfigError if the network is ambiguous; `where` is the setting that its message names.
     """
-    known = networks(config)
+    known = irc_networks(config)
     if name.network is None and len(known) > 1:
         raise ConfigError(
             f'{config.name}: [cron] {where}: "{name}" could be on any of '

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, field_validator
 
 from llm.scheduling.cron_schedule import Timetable, ZoneName
 from storage.chat_log.channel_name import ChannelName
-from terrarium.config import Config, Settings
+from terrarium.config import NamedTable, Settings
 
 
 def parse_target(text: str) -> ChannelName | Path | str:
@@ -43,14 +35,6 @@ def parse_target(text: str) -> ChannelName | Path | str:
         ) from error
 
 
-def networks(config: Config) -> list[str]:
-    """Return the names of the configured IRC networks; without any the table [irc] itself is the
-    network "irc"."""
-    table = config.tables.get("irc", {})
-    named: Mapping[str, Any] = table.get("networks", {}) if isinstance(table, Mapping) else {}
-    return list(named) or ["irc"]
-
-
 def _valid_for(parse: Callable[[str], object]) -> AfterValidator:
     """Return a validator of text that `parse` accepts."""
 
@@ -61,10 +45,8 @@ def _valid_for(parse: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(check)
 
 
-class JobSettings(BaseModel):
+class JobSettings(NamedTable):
     """One scheduled job."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     schedule: Annotated[str, _valid_for(lambda text: Timetable.parse(text, "UTC"))] = Field(
         description='when, as a cron expression: "minute hour day-of-month month day-of-week"'
@@ -88,16 +70,6 @@ class JobSettings(BaseModel):
         description='where the answer goes: "#channel", "network/#channel", "file:PATH" '
         '(appended; a relative PATH is inside the data folder) or "https://..." (POST of JSON)'
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, values: Any) -> Any:
-        known = list(cls.model_fields)
-        for key in values if isinstance(values, dict) else ():
-            if key not in known:
-                near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
-                raise ValueError(f'unknown key "{key}"; the nearest known key is "{near}"')
-        return values
 
 
 class CronSettings(Settings):

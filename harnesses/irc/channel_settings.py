@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -62,12 +63,9 @@ class ChannelBehaviour:
     titles: bool = False
 
 
-class UnknownKey(ValueError):
-    """A word that names no setting, or several."""
-
-
 class BehaviourResolver:
-    """The effective settings of every place.
+    """The effective settings of every place, which `resolve` returns; the channel of that may be
+    unfolded, and a status room (`@#c`) has the settings of its channel.
 
     Precedence, highest first: the channel as set by an admin, the channel in the file, "*" as set
     by an admin, "*" in the file, the defaults. `set_live` has the values that admins have set, by
@@ -79,7 +77,9 @@ class BehaviourResolver:
         self._files: dict[str, dict[str, dict[str, Any]]] = {}
         self._defaults: dict[str, ChannelBehaviour] = {}
         self._folds: dict[str, Casemap] = {}
-        self._known: dict[Place, ChannelBehaviour] = {}
+        # For each line that is heard; bounded, as each private conversation is a place too.
+        self._cached = lru_cache(maxsize=1_000)(self._resolve)
+        self.resolve: Callable[[Place], ChannelBehaviour] = self._cached
 
     def configure(
         self,
@@ -93,39 +93,26 @@ class BehaviourResolver:
         self._files[network] = {
             name: keys.model_dump(exclude_none=True) for name, keys in file.items()
         }
-        self._known.clear()
+        self._cached.cache_clear()
 
-    def resolve(self, place: Place) -> ChannelBehaviour:
-        """Return the settings of a place, whose channel may be unfolded; a status room (`@#c`)
-        has those of its channel."""
+    def _resolve(self, place: Place) -> ChannelBehaviour:
         channel = channel_of_room(place.channel)
         place = Place(place.network, self._folds[place.network](channel))
-        if place not in self._known:
-            if len(self._known) > 1_000:  # a bound, as each private conversation is a place too
-                self._known.clear()
-            self._known[place] = replace(
-                self._defaults[place.network], **{key: v for key, (v, _) in self.sources(place)}
-            )
-        return self._known[place]
+        values = {key: value for key, (value, _) in self.sources(place).items()}
+        return replace(self._defaults[place.network], **values)
 
-    def sources(self, place: Place) -> list[tuple[str, tuple[Any, str]]]:
-        """Return `(key, (value, origin))` of each setting that is not the default, sorted by key.
-
-        `place` is folded.
-        """
+    def sources(self, place: Place) -> dict[str, tuple[Any, str]]:
+        """Return the value and the origin of each setting of a folded place that is not the
+        default, by key."""
         found: dict[str, tuple[Any, str]] = {}
+        fold, tables = self._folds[place.network], self._files[place.network].items()
         # Later values win, hence lowest precedence first.
         for channel in (EVERYWHERE, place.channel):
-            file = self._file(place.network, channel)
+            file = next((values for name, values in tables if fold(name) == channel), {})
             live = self._live.get(Place(place.network, channel), {})
             for values, how in ((file, "file"), (live, "set")):
                 found |= {key: (v, f"{how} for {channel}") for key, v in values.items()}
-        return sorted(found.items())
-
-    def _file(self, network: str, channel: str) -> dict[str, Any]:
-        fold = self._folds[network]
-        tables = self._files[network].items()
-        return next((values for name, values in tables if fold(name) == channel), {})
+        return found
 
     def set_value(self, place: Place, key: str, value: Any) -> None:
         """Set a key of a folded place; None removes the override."""
@@ -134,13 +121,13 @@ class BehaviourResolver:
             values.pop(key, None)
         else:
             values[key] = value
-        self._known.clear()
+        self._cached.cache_clear()
 
 
 def key_of(word: str) -> str:
     """Return the key that a word names: in full, or by one of its parts between underscores.
 
-    Raises UnknownKey, also when several keys have that part.
+    Raises ValueError, also when several keys have that part.
     """
     keys = list(ChannelKeys.model_fields)
     fits = [key for key in keys if word.lower() in key.split("_")]
@@ -148,17 +135,13 @@ def key_of(word: str) -> str:
         return word.lower()
     if len(fits) == 1:
         return fits[0]
-    raise UnknownKey(f"There is no key {word!r}; there are: {', '.join(keys)}.")
-
-
-_SWITCHES = ("logging", "titles")
+    raise ValueError(f"There is no key {word!r}; there are: {', '.join(keys)}.")
 
 
 def value_of(key: str, text: str) -> Any:
     """Parse the value of a key as an admin types it. Raises ValueError, worded for people."""
-    words = {"on": "true", "off": "false"} if key in _SWITCHES else {}
     try:
-        return getattr(ChannelKeys.model_validate({key: words.get(text.lower(), text)}), key)
+        return getattr(ChannelKeys.model_validate({key: text}), key)
     except ValidationError as error:
         raise ValueError(f"{key}: {error.errors(include_url=False)[0]['msg']}") from error
 
@@ -185,24 +168,21 @@ _LEFT = "-"  # stored in place of a channel's key once we were told to leave
 class AdminOverrides:
     """Decisions of admins that outlast a restart: ignored people, and channels joined or left.
 
-    Channels are folded. `set_value` also stores the settings of `BehaviourResolver`.
+    `ignored` are the masks of ignored people by network. Channels are folded. `set_value` also
+    stores the settings of `BehaviourResolver`.
     """
 
     def __init__(self, stored: ChannelSettings) -> None:
         self._stored = stored
-        self._ignored: dict[str, list[str]] = {}
+        self.ignored: dict[str, list[str]] = {}
         self._joined: dict[Place, str] = {}
 
     def restore(self, place: Place, values: Mapping[str, str]) -> None:
         """Take over the decisions among the stored values of a place."""
         if masks := values.get(_IGNORED):
-            self._ignored[place.network] = masks.split()
+            self.ignored[place.network] = masks.split()
         if _JOINED in values:
             self._joined[place] = values[_JOINED]
-
-    def ignore_masks(self, network: str) -> list[str]:
-        """Return the ignore masks of a network."""
-        return self._ignored.get(network, [])
 
     def channels(self, network: str) -> dict[str, str | None]:
         """Return the key (or "") of each channel to join; None for a channel to stay out of."""
@@ -214,11 +194,11 @@ class AdminOverrides:
 
     async def set_ignored(self, network: str, mask: str, *, on: bool) -> bool:
         """Add an ignore mask, or remove it unless `on`; return False if nothing has changed."""
-        masks = self.ignore_masks(network)
+        masks = self.ignored.get(network, [])
         if (mask in masks) == on:
             return False
         masks = [*masks, mask] if on else [each for each in masks if each != mask]
-        self._ignored[network] = masks
+        self.ignored[network] = masks
         await self.set_value(Place(network, EVERYWHERE), _IGNORED, " ".join(masks) or None)
         return True
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from harnesses.irc.channel_settings import ChannelBehaviour
 from harnesses.irc.commands.admin import follow_invite
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.commands.registry import Commands
@@ -16,10 +17,12 @@ from harnesses.irc.playback import PlaybackLog
 from harnesses.irc.policy.requests import (
     Command,
     CommandRequest,
-    Decision,
+    Heard,
     ParsedCommand,
     PrivateReply,
+    fold_place,
     is_said_to_all,
+    person_key,
     to_log_event,
 )
 from harnesses.irc.protocol.events import IrcEvent
@@ -29,8 +32,7 @@ from harnesses.irc.questions.page_titles import PageTitles
 from harnesses.irc.questions.scheduled import ScheduledQuestions
 from harnesses.irc.questions.unasked import UnaskedAnswers
 from harnesses.irc.services import BotServices
-from harnesses.irc.transport.network import Network
-from storage.chat_log.event import Event, Place
+from storage.chat_log.event import Place
 
 NOT_LOGGED = (
     "I cannot write to my disk at the moment: what is said now waits in memory until I can, and I"
@@ -82,23 +84,21 @@ class EventHandler:
         if event.type == "INVITE":
             services.spawn(follow_invite(services, network, event))
             return
-        event, who = policy.speaker(network, event)
-        place = policy.place(network, event, who)
-        behaviour = services.behaviours.resolve(place)
+        heard = policy.hear(network, event)
+        behaviour = services.behaviours.resolve(heard.place)
+        if event.batch_type:
+            self._on_past_event(heard, behaviour)
+            return
         # Parsed before logging, as some commands must not be logged; and once per event, as
         # `take_trigger` also feeds the detector of bot loops.
-        asked = policy.take_trigger(network, event, who, behaviour.command_prefix)
-        line = to_log_event(event, place)
-        if event.batch_type:
-            self._on_past_event(network, event, line)
-            return
+        asked = policy.take_trigger(heard, behaviour.command_prefix)
         may_log = behaviour.logging and not (asked and _is_secret(asked))
         # What may not be logged is queued without its event: a question still needs its position,
         # which tells the lines before it from those after it.
-        first = services.medium.log.write(line, may_log=may_log)
+        first = services.medium.log.write(to_log_event(heard.event, heard.place), may_log=may_log)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             channel = event.channel or ""
-            kicked_from = Place(network.name, network.fold(channel))
+            kicked_from = fold_place(network, channel)
             services.spawn(self.unasked.mute(kicked_from, muted=True))
             times = self._kicks.setdefault(kicked_from, deque(maxlen=MAX_KICKS))
             times.append(asyncio.get_running_loop().time())
@@ -106,29 +106,23 @@ class EventHandler:
                 _log.warning("irc.kicked_for_good", network=network.name, channel=channel)
                 network.part(channel)  # no longer wanted: this cancels the rejoin
         # Titles and unasked speech use only logged lines: an opt-out holds for them as well.
-        is_read = (
-            bool(first.event)
-            and is_said_to_all(event)
-            and policy.should_process(network, event, who)
-        )
+        is_read = first.event and is_said_to_all(event) and policy.should_process(heard)
         if is_read and (behaviour.proactive != "off" or behaviour.titles):
-            request = policy.request(network, event, who, event.text, first)
+            request = policy.request(heard, heard.event.text, first)
             if behaviour.proactive != "off":
                 self.unasked.on_message(request, asked)
             if behaviour.titles and asked is None:
                 self._titles.on_message(request)
         if asked and answers:
-            self._carry_out(asked, policy.request(network, event, who, asked.words, first))
+            self._carry_out(asked, policy.request(heard, asked.words, first))
 
-    def _on_past_event(self, network: Network, event: IrcEvent, line: Event) -> None:
+    def _on_past_event(self, heard: Heard, behaviour: ChannelBehaviour) -> None:
         """Log a line that is never answered: a replayed one, or one beyond the limits of a
         multiline message. The rules of what is logged are those for live lines."""
-        behaviour = self._services.behaviours.resolve(Place(line.network, line.channel))
-        prefix = behaviour.command_prefix
-        asked = self._services.policy.parse_words(network, event, prefix)
+        asked = self._services.policy.parse_words(heard, behaviour.command_prefix)
         is_own_data = asked is not None and asked.command in UNLOGGED
         if behaviour.logging and not is_own_data:
-            self._playback.add(line)
+            self._playback.add(to_log_event(heard.event, heard.place))
 
     def _carry_out(self, asked: ParsedCommand, request: CommandRequest) -> None:
         """Run a known command. Those of channel operators are other bots' as well: whoever may not
@@ -141,20 +135,18 @@ class EventHandler:
     def answer(self, command: Command, request: CommandRequest) -> None:
         """Run a command in the background, unless it exceeds a rate limit."""
         services = self._services
-        match services.policy.decide(request):
-            case Decision.YES:
-                services.spawn(self._run(command, request))
-            case Decision.TELL:
-                services.spawn(services.sender.reply(request, PrivateReply(RATE_LIMITED)))
+        if services.policy.try_acquire(request):
+            services.spawn(self._run(command, request))
+        elif services.policy.should_notify(request):
+            services.spawn(services.sender.reply(request, PrivateReply(RATE_LIMITED)))
 
     async def _run(self, command: Command, request: CommandRequest) -> None:
-        await self._services.run(command, request)
+        await self._questions.run(command, request)
         self._services.policy.note_reply(request.network, request.who.name)
         if not self._services.log.trouble:
             return
         # At most once in ten minutes for each person.
-        now, network = asyncio.get_running_loop().time(), request.network
-        person = network.name, network.fold(request.who.name)
+        now, person = asyncio.get_running_loop().time(), person_key(request)
         self._warned = {
             who: time for who, time in self._warned.items() if now - time < _WARN_INTERVAL
         }

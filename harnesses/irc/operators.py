@@ -15,8 +15,7 @@ from pydantic import Field
 
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, mask_of
 from harnesses.irc.protocol.errors import InvalidMessage
-from harnesses.irc.protocol.message import Message
-from harnesses.irc.replies.sender import sanitize
+from harnesses.irc.protocol.message import Message, sanitize
 from harnesses.irc.services import BotServices
 from llm.tools.consent import to_operate
 from llm.tools.toolbox import ToolError, tool
@@ -35,55 +34,82 @@ Words = tuple[str, str]
 """The first word after a command, and all others."""
 
 
-class NotDone(Exception):
-    """We could not act as an operator; the message says why."""
-
-
 class ChannelOperator:
-    """Acts on one channel for the author of a request, and writes that into the audit log."""
+    """Acts on one channel for the author of a request, and writes that into the audit log.
+
+    The methods return what was done and raise ToolError; those for the model are its tools in the
+    turn that answers the request.
+    """
 
     def __init__(self, request: CommandRequest, audit: AuditLog, channel: str = "") -> None:
         self._request, self._audit = request, audit
         self._channel = channel or channel_of_room(request.place.channel)
 
-    async def kick(self, nick: str, reason: str) -> str:
-        """Remove a person. This and the others return what was done, and raise NotDone."""
+    @tool(effect=True, needs=OPERATE, asked=to_operate("kick"))
+    async def kick(self, nick: Nick, reason: Reason) -> str:
+        """Remove somebody from this channel, when the person who asks you wants it."""
         reason = reason.strip() or f"asked by {self._request.nick}"
         return await self._do("kick", nick, reason, "KICK", self._channel, nick, reason)
 
-    async def ban(self, who: str, reason: str, sign: str = "+") -> str:
-        """Ban a nick or mask; with the sign "-" lift that ban."""
+    @tool(effect=True, needs=OPERATE, asked=to_operate("ban", "kickban"))
+    async def ban(self, nick: Nick, reason: Reason) -> str:
+        """Ban somebody from this channel, when the person who asks you wants it."""
+        mask = await self._mask_of(nick)
+        return await self._do("ban", mask, reason, "MODE", self._channel, "+b", mask)
+
+    async def unban(self, who: str, reason: str) -> str:
+        """Lift the ban of a nick or mask."""
+        mask = await self._mask_of(who)
+        return await self._do("unban", mask, reason, "MODE", self._channel, "-b", mask)
+
+    @tool(effect=True, needs=OPERATE, asked=to_operate("topic"))
+    async def topic(
+        self,
+        text: Annotated[str, Field(min_length=1, max_length=300, description="the new topic")],
+        reason: Reason,
+    ) -> str:
+        """Set the topic of this channel, when the person who asks you wants it."""
+        return await self._do("topic", text, reason, "TOPIC", self._channel, text)
+
+    @tool(effect=True, needs=OPERATE, asked=to_operate())
+    async def mode(
+        self,
+        change: Annotated[str, Field(pattern=r"^[+-][a-zA-Z]$", description="such as +m or -v")],
+        reason: Reason,
+        nick: Annotated[
+            str, Field(max_length=64, description="whom it is for, if it is for somebody")
+        ] = "",
+    ) -> str:
+        """Change a mode of this channel, when the person who asks you wants it."""
+        return await self.change_modes(change, [nick] if nick else [], reason)
+
+    async def change_modes(self, change: str, nicks: list[str], reason: str) -> str:
+        """Change modes of the channel, or of people on it."""
+        target = " ".join([change, *nicks])
+        return await self._do("mode", target, reason, "MODE", self._channel, change, *nicks)
+
+    async def _mask_of(self, who: str) -> str:
+        """Return the mask to ban somebody by, who may be a nick or a mask."""
         network = self._request.network
         member = network.roster.member(self._channel, who)
         if not member and mask_of(who) == f"{who}!*@*":  # a nick, perhaps of one who was kicked
             member = await network.whois(who)
         # By host where it is known, as a nick is changed in a moment.
-        mask = f"*!*@{member.host}" if member and member.host else mask_of(who)
-        action = "ban" if sign == "+" else "unban"
-        return await self._do(action, mask, reason, "MODE", self._channel, f"{sign}b", mask)
-
-    async def topic(self, text: str, reason: str) -> str:
-        """Set the topic."""
-        return await self._do("topic", text, reason, "TOPIC", self._channel, text)
-
-    async def mode(self, change: str, nicks: list[str], reason: str) -> str:
-        """Change modes of the channel, or of people on it."""
-        target = " ".join([change, *nicks])
-        return await self._do("mode", target, reason, "MODE", self._channel, change, *nicks)
+        return f"*!*@{member.host}" if member and member.host else mask_of(who)
 
     async def _do(self, action: str, target: str, reason: str, *message: str) -> str:
         network, who = self._request.network, self._request.who
         member = network.roster.member(self._channel, who.nick)
         # From another host, somebody else may have taken the admin's nick.
         if not member or (member.host or who.host) != who.host:
-            raise NotDone(f"{who.nick} is not on {self._channel}")
+            raise ToolError(f"{who.nick} is not on {self._channel}")
         if not network.is_operator(self._channel):
-            raise NotDone(f"I am not an operator of {self._channel}")
+            raise ToolError(f"I am not an operator of {self._channel}")
         parameters = (sanitize(text).replace("\n", " ") for text in message[1:])
         try:
             line = Message(message[0], tuple(parameters)).render()
         except InvalidMessage as error:
-            raise NotDone(str(error)) from error
+            raise ToolError(str(error)) from error
         await self._audit.add(AuditEntry(self._request.place, str(who), action, target, reason))
         await network.send_line(line)
         return f"done: {action} {target}"
@@ -117,7 +143,7 @@ class OperatorCommands:
 
     async def unban(self, request: CommandRequest) -> Reply:
         """unban [#CHANNEL] NICK or MASK: let them in again"""
-        return await self._run(request, lambda operator, words: operator.ban(*words, sign="-"))
+        return await self._run(request, lambda operator, words: operator.unban(*words))
 
     async def op(self, request: CommandRequest) -> Reply:
         """op [#CHANNEL] [NICK]: make NICK, or you, an operator"""
@@ -138,7 +164,7 @@ class OperatorCommands:
     async def mode(self, request: CommandRequest) -> Reply:
         """mode [#CHANNEL] CHANGE [NICK ...]: change modes, as in mode +m"""
         return await self._run(
-            request, lambda operator, words: operator.mode(words[0], words[1].split(), "")
+            request, lambda operator, words: operator.change_modes(words[0], words[1].split(), "")
         )
 
     async def topic(self, request: CommandRequest) -> Reply:
@@ -150,7 +176,7 @@ class OperatorCommands:
     async def _set_mode(self, request: CommandRequest, change: str) -> Reply:
         return await self._run(
             request,
-            lambda operator, words: operator.mode(change, [words[0]], ""),
+            lambda operator, words: operator.change_modes(change, [words[0]], ""),
             default=request.nick,
         )
 
@@ -171,51 +197,6 @@ class OperatorCommands:
             return PrivateReply("Whom, or what? Write that after the command.")
         try:
             await act(ChannelOperator(request, self._services.audit, channel), (first, others))
-        except NotDone as error:
+        except ToolError as error:
             return PrivateReply(f"Not done: {error}.")
         return ""
-
-
-class AdminTools:
-    """The operator tools of the turn that answers `request`."""
-
-    def __init__(self, request: CommandRequest, audit: AuditLog) -> None:
-        self._operator = ChannelOperator(request, audit)
-
-    @tool(effect=True, needs=OPERATE, asked=to_operate("kick"))
-    async def kick(self, nick: Nick, reason: Reason) -> str:
-        """Remove somebody from this channel, when the person who asks you wants it."""
-        return await _as_tool(self._operator.kick(nick, reason))
-
-    @tool(effect=True, needs=OPERATE, asked=to_operate("ban", "kickban"))
-    async def ban(self, nick: Nick, reason: Reason) -> str:
-        """Ban somebody from this channel, when the person who asks you wants it."""
-        return await _as_tool(self._operator.ban(nick, reason))
-
-    @tool(effect=True, needs=OPERATE, asked=to_operate("topic"))
-    async def topic(
-        self,
-        text: Annotated[str, Field(min_length=1, max_length=300, description="the new topic")],
-        reason: Reason,
-    ) -> str:
-        """Set the topic of this channel, when the person who asks you wants it."""
-        return await _as_tool(self._operator.topic(text, reason))
-
-    @tool(effect=True, needs=OPERATE, asked=to_operate())
-    async def mode(
-        self,
-        change: Annotated[str, Field(pattern=r"^[+-][a-zA-Z]$", description="such as +m or -v")],
-        reason: Reason,
-        nick: Annotated[
-            str, Field(max_length=64, description="whom it is for, if it is for somebody")
-        ] = "",
-    ) -> str:
-        """Change a mode of this channel, when the person who asks you wants it."""
-        return await _as_tool(self._operator.mode(change, [nick] if nick else [], reason))
-
-
-async def _as_tool(work: Awaitable[str]) -> str:
-    try:
-        return await work
-    except NotDone as error:
-        raise ToolError(f"not done: {error}") from error

@@ -8,7 +8,7 @@ request and must not come back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -19,6 +19,7 @@ from harnesses.irc.transport.network import Network
 from storage.chat_log.event import EVERYTHING, Event, Place, Scope
 from storage.chat_log.event_table import Query
 from storage.db.errors import StorageError
+from storage.log import ChatLog
 
 _log = structlog.get_logger()
 
@@ -30,6 +31,8 @@ OWN_CLOCK_SKEW = timedelta(seconds=30)
 
 MAX_QUEUED = 10_000
 """The most messages in the queue; further ones are dropped."""
+
+_MAX_LINES = 100_000  # lines of the log to compare with
 
 CLOSING_TIMEOUT = 2.0
 """Seconds for writing the rest of the queue when we stop."""
@@ -72,7 +75,7 @@ class PlaybackLog:
         finally:
             # At the next start lines still queued could be older than the newest logged one, and
             # would count as heard. `_taken` holds those of a write that was cancelled halfway;
-            # `_has` finds the ones that it has stored.
+            # `find_logged` finds the ones that it has stored.
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING_TIMEOUT):
                     await self._write_taken()
@@ -88,46 +91,54 @@ class PlaybackLog:
         self._taken = []
 
     async def _write_missing(self, events: list[Event]) -> None:
-        await self._log.flush()  # live lines may still be queued, where `_has` does not see them
-        written: set[tuple[object, ...]] = set()
-        missing = 0
-        for event in events:
-            # With the place: the copies of a message to several channels may share an id.
-            place = Place(event.network, event.channel)
-            second = int(event.time.timestamp())
-            key: tuple[object, ...] = (place, event.nick, event.type, event.text, second)
-            if event.msgid:
-                key = (place, event.msgid)
-            if key in written or await self._has(event):
-                continue
-            written.add(key)
-            missing += 1
+        await self._log.flush()  # live lines may still be queued, where nobody finds them
+        # Once each, as the histories of two requests may overlap.
+        once = {(e.msgid or e.time.replace(microsecond=0), _key(e)): e for e in events}
+        events = list(once.values())
+        known = await find_logged(self._log, events)
+        for number, event in enumerate(events):
             # Only here split into lines: those of a multiline message share its `msgid`, and would
             # be taken for repetitions of the first.
-            for line in split_lines(event):
+            for line in () if number in known else split_lines(event):
                 self._log.write(line)
-        _log.info("irc.played_back", lines=len(events), missing=missing)
-
-    async def _has(self, event: Event) -> bool:
-        """Return whether the log has this message, or the first line of a multiline one.
-
-        They match by `msgid` if both have one, else by type and text and either the same nick
-        and second, or being one of our own lines within `OWN_CLOCK_SKEW`.
-        """
-        query = Query(
-            scope=Scope.from_places(Place(event.network, event.channel)),
-            since=event.time - OWN_CLOCK_SKEW,
-            until=event.time + OWN_CLOCK_SKEW,
-            limit=1000,
-        )
-        return any(_is_same(event, known) for known in await self._log.find(query))
+        _log.info("irc.played_back", lines=len(events), missing=len(events) - len(known))
 
 
-def _is_same(event: Event, known: Event) -> bool:
-    if event.msgid and known.msgid:
-        return event.msgid == known.msgid
-    if (event.type, event.text.partition("\n")[0]) != (known.type, known.text):
-        return False
-    second = event.time.replace(microsecond=0) == known.time.replace(microsecond=0)
-    # Our own line may have been logged with another second, or with a nick we had before.
-    return known.own or (event.nick == known.nick and second)
+async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Event]:
+    """Return the logged events that match `records`, by index in `records`.
+
+    They match if they have the same place, sender, target, type and text, and the same message id
+    or, without ids, times that differ by no more than the clocks may. Each logged event matches at
+    most one record, so repeated lines are counted correctly. Raises Unavailable.
+    """
+    if not records:
+        return {}
+    query = Query(
+        scope=Scope.from_places(*{Place(each.network, each.channel) for each in records}),
+        since=min(each.time for each in records) - OWN_CLOCK_SKEW,
+        until=max(each.time for each in records) + OWN_CLOCK_SKEW,
+        limit=_MAX_LINES,
+    )
+    known: dict[tuple[str, ...], list[Event]] = {}
+    for event in await log.find(query):
+        known.setdefault(_key(event), []).append(event)
+    found = {}
+    for number, record in enumerate(records):
+        candidates = known.get(_key(record), [])
+        if same := next((each for each in candidates if _is_same(record, each)), None):
+            candidates.remove(same)
+            found[number] = same
+    return found
+
+
+def _key(event: Event) -> tuple[str, ...]:
+    place = (event.network, event.channel.lower())
+    # A message of several lines is logged as one event each; its first line stands for it.
+    text = event.text.partition("\n")[0]
+    return (*place, event.type.value, event.nick.lower(), event.target.lower(), text)
+
+
+def _is_same(record: Event, known: Event) -> bool:
+    if record.msgid and known.msgid:
+        return record.msgid == known.msgid
+    return abs(record.time - known.time) <= (OWN_CLOCK_SKEW if known.own else CLOCK_SKEW)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from functools import partial
 
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import web_address
-from harnesses.core.tendril.turn import TurnResult
 from harnesses.irc.channel_settings import (
     AdminOverrides,
     BehaviourResolver,
     ChannelBehaviour,
-    load_channel_settings,
 )
-from harnesses.irc.policy.requests import Command, CommandRequest, RequestPolicy
+from harnesses.irc.policy.requests import RequestPolicy
 from harnesses.irc.replies.sender import MessageSender
 from harnesses.irc.transport.networks import Networks
 from llm.web.fetcher import Fetcher
@@ -34,8 +30,7 @@ class BotServices:
     - `behaviours` are the effective settings of each channel, `overrides` the other decisions of
       admins; `policy` decides who is answered.
     - `fetcher` fetches pages for their titles.
-    - `spawn` starts a background task, whose errors are logged; `cancel` stops the answers in every
-      conversation whose name satisfies a predicate.
+    - `spawn` starts a background task of `tasks`, whose errors are logged.
     - `started` is the event loop's time at startup.
     - `log` is the log that all tendrils share.
     """
@@ -46,14 +41,13 @@ class BotServices:
         networks: Networks,
         fetcher: Fetcher,
         tasks: asyncio.TaskGroup,
-        cancel: Callable[[Callable[[str], bool]], Awaitable[None]],
         stored: tuple[BehaviourResolver, AdminOverrides],
     ) -> None:
         clock = asyncio.get_running_loop().time
         self.resources, self.turns = tendril.resources, tendril.turns
         self.medium, self.log = tendril.medium_services, tendril.log.chat_log
         self.tools_for, self.reload = tendril.tools_for, tendril.reload
-        self.networks, self.fetcher, self.cancel = networks, fetcher, cancel
+        self.networks, self.fetcher = networks, fetcher
         self.behaviours, self.overrides = stored
         self.audit = AuditLog(tendril.database)
         self.policy = RequestPolicy(networks.settings, self.overrides, clock)
@@ -62,37 +56,17 @@ class BotServices:
             Pastes(tendril.database),
             self.behaviours,
             # Evaluated at each use, as a reload changes them.
+            lambda: networks.settings,
             lambda: self.web_address,
-            lambda: timedelta(hours=networks.settings.paste_hours),
         )
         # What one person sends must not end the process for all others.
         self.spawn = partial(spawn_contained, tasks)
         self.started = clock()
-
-    @classmethod
-    async def restore(
-        cls,
-        tendril: Tendril,
-        networks: Networks,
-        fetcher: Fetcher,
-        tasks: asyncio.TaskGroup,
-        cancel: Callable[[Callable[[str], bool]], Awaitable[None]],
-    ) -> BotServices:
-        """Make the services of a tendril whose resources are open, and restore the decisions of
-        admins, including channels joined and left; `tasks` will run what `spawn` is given. Raises
-        StorageError."""
-        stored = await load_channel_settings(tendril.database)
-        services = cls(tendril, networks, fetcher, tasks, cancel, stored)
-        services.configure()
-        # What admins have decided overrides the configured channels.
-        for name, network in networks.items():
-            for channel, key in services.overrides.channels(name).items():
-                network.part(channel) if key is None else network.join(channel, key)
-        return services
+        self.configure()
 
     def configure(self) -> None:
         """Apply the current settings of networks and agent to the policy and to all channels."""
-        settings, agent = self.networks.settings, self.resources.agent
+        settings, agent = self.networks.settings, self.resources.configuration.agent
         self.policy.configure(settings)
         default = ChannelBehaviour(
             command_prefix=settings.command_prefix,
@@ -107,17 +81,8 @@ class BotServices:
         """Return the command prefix in a place."""
         return self.behaviours.resolve(place).command_prefix
 
-    async def run(self, command: Command, request: CommandRequest) -> None:
-        """Run a command and reply with its text, or with an apology."""
-
-        async def execute() -> TurnResult:
-            await self.sender.reply(request, await command(request))
-            return TurnResult("")
-
-        result = await self.turns.catch_errors(execute)
-        await self.sender.reply(request, result.text)
-
     @property
     def web_address(self) -> str | None:
         """The base URL of the web pages for people on these networks; None while they have none."""
-        return web_address(self.resources.configuration.config, self.networks.servers)
+        servers = [network.server for network in self.networks.values()]
+        return web_address(self.resources.configuration.config, servers)

@@ -12,11 +12,17 @@ from typing import Any, ClassVar
 import structlog
 
 from harnesses.core.tendril.base import Tendril
+from harnesses.irc.channel_settings import load_channel_settings
 from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.failover.standby import Failover
 from harnesses.irc.reminder_delivery import say_reminder
 from harnesses.irc.services import BotServices
-from harnesses.irc.transport.networks import Networks, describe_absence, describe_presence
+from harnesses.irc.transport.networks import (
+    Networks,
+    describe_absence,
+    describe_presence,
+    follow,
+)
 from llm.web.fetcher import Fetcher
 from llm.web.reader import TITLE_LIMITS
 from storage.chat_log.event import Place
@@ -56,7 +62,7 @@ class IrcTendril(Tendril):
     @property
     def shares_work(self) -> bool:
         """True if several processes may run, one active and the others as standbys."""
-        return self._failover.is_enabled
+        return self.networks.settings.standby
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
@@ -65,9 +71,9 @@ class IrcTendril(Tendril):
         Raises StorageError, and TendrilError when another IRC tendril of this log is in the way.
         """
         async with super().open_resources():
-            self.services = await BotServices.restore(
-                self, self.networks, self._fetcher, self._tasks, self.turns.drop
-            )
+            stored = await load_channel_settings(self.database)
+            self.services = BotServices(self, self.networks, self._fetcher, self._tasks, stored)
+            follow(self.networks, self.services.overrides)
             self.events = EventHandler(self.services)
             await self.events.prepare()
             await self._failover.open(self.database, self.log.chat_log)
@@ -165,7 +171,7 @@ class IrcTendril(Tendril):
     async def _report_state(self) -> None:
         """Keep the status file up to date, until cancelled."""
         while True:
-            if away := self.networks.incomplete:
+            if away := [each for each in self.networks.values() if not each.joins_answered]:
                 self.status.waiting("; ".join(describe_absence(network) for network in away))
                 await asyncio.sleep(_POLL_INTERVAL_WAITING)
             elif trouble := self.services.log.trouble:

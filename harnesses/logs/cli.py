@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +12,13 @@ import typer
 from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs.exporting import Channel, export
 from harnesses.logs.importing import import_
-from harnesses.logs.maintenance import atomic_write, open_log, totals
+from harnesses.logs.maintenance import atomic_write, open_log
 from llm.messages.message import render_line, stamp
 from llm.retrieval import Found, Retrieval
+from storage.chat_log import statistics
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import PUBLIC, Event
+from storage.chat_log.statistics import Stats
 from storage.db.integrity import back_up
 from storage.db.secure_delete import vacuum as rewrite
 from storage.log import ChatLog, Query
@@ -28,8 +29,6 @@ from storage.search.models import Order, SearchPage, SearchQuery
 from storage.settings import log_address, log_file
 from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import load
-
-_ANSWERS = 3  # lines that may answer a question
 
 logs = typer.Typer(help="The chat log: read it, bring logs in and out.", no_args_is_help=True)
 logs.command("import")(import_)
@@ -58,7 +57,7 @@ def search(
         async with open_log(log_address(load(config, data))) as database:
             log = ChatLog(database)
             # Without the agent server: by words alone.
-            answers = await Retrieval(log).answers(query, replace(within, limit=_ANSWERS))
+            answers = await Retrieval(log).answers(query, within)
             asked = SearchQuery(text=query, within=within, order=Order.TIME)
             return answers, await log.search(asked)
 
@@ -83,9 +82,13 @@ def stats(
     channel: Channel = None, config: ConfigFile = None, data: DataFolder = Path("data")
 ) -> None:
     """Count lines and people, and name the most talkative."""
-
     query = Query(scope=PUBLIC).in_channel(ChannelName.parse(channel))
-    found = asyncio.run(totals(log_address(load(config, data)), query))
+
+    async def count() -> Stats:
+        async with open_log(log_address(load(config, data))) as database:
+            return await database.read(statistics.stats, query, top=10)
+
+    found = asyncio.run(count())
     typer.echo(f"{counted(found.lines, 'line')} by {counted(found.people, 'person', 'people')}")
     if found.first and found.last:
         typer.echo(f"{stamp(found.first)} to {stamp(found.last)} (UTC)")
@@ -130,18 +133,14 @@ def forget(
     loaded = load(config, data)
     person = NamedPerson(network, nick, account)
 
-    async def count_events() -> int:
-        async with open_log(log_address(loaded)) as database:
-            return await count_of(ChatLog(database), person)
-
     async def carry_out() -> Forgotten:
         async with open_log(log_address(loaded)) as database:
             log = ChatLog(database)
+            if not yes and (found := await count_of(log, person)):
+                question = f"Remove {found} events, and what the bot answered to them?"
+                typer.confirm(question, abort=True)
             return await forget_person(database, log, person, loaded.data, "command line")
 
-    found = asyncio.run(count_events())
-    if found and not yes:
-        typer.confirm(f"Remove {found} events, and what the bot answered to them?", abort=True)
     gone = asyncio.run(carry_out())
     typer.echo(
         f"{gone.events} events removed, with the bot's answers to them and its quotes of them;"

@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,6 @@ from terrarium.config import load
 
 ExportFormat = Literal["jsonl", "text", "sqlite"]
 
-_EVENTS_PER_READ = 1_000  # events that are in memory at once
 _IN_NAMES = " #&!+@{}[]()^`|~',;=$*"  # not escaped in names of files, besides letters and digits
 
 
@@ -93,8 +92,12 @@ async def export_to(
 
     Returns the number of events. Raises OperationRefused and StorageError.
     """
+    count = 0
     async with open_log(address) as database, _sink(format, target, force) as sink:
-        return await write_events(ChatLog(database), query, sink)
+        async for events in ChatLog(database).pieces(query):
+            await sink(events)
+            count += len(events)
+    return count
 
 
 @asynccontextmanager
@@ -119,18 +122,6 @@ async def _sink(format: ExportFormat, target: Path | None, force: bool) -> Async
 def _require_empty(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OperationRefused(f"{folder} is there already; text needs a new or an empty folder")
-
-
-async def write_events(log: ChatLog, query: Query, sink: Sink) -> int:
-    """Write all events that match `query`, oldest first; return how many. Raises StorageError."""
-    count, last = 0, 0
-    while True:
-        piece = replace(query, after_id=last, limit=_EVENTS_PER_READ)
-        events = await log.find(piece, newest=False)
-        if not events:
-            return count
-        await sink(events)
-        count, last = count + len(events), events[-1].id
 
 
 def _json_lines(file: IO[bytes]) -> Sink:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import glob
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +15,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from harnesses.core.addresses import irc_networks
 from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs.formats import FORMATS
-from harnesses.logs.reading import ImportOptions, LogFile, UnrecognisedLog, log_file
+from harnesses.logs.reading import ImportOptions, ParsedEvent, UnrecognisedLog, read_log
 from storage.chat_log.event import Place
 from storage.chat_log.importer import FileImport, ImportedEvent
 from storage.chat_log.opt_outs import OptOutRules, OptOuts
@@ -116,12 +117,10 @@ def import_(command: ImportCommand) -> None:
     .bz2). The bot may be running. To continue an interrupted import, run the same command again.
     """
     config = load(command.config, command.data)
-    # Without [irc.networks] the table [irc] is the network "irc".
-    irc = config.tables.get("irc", {})
-    networks = list(irc.get("networks", {})) if isinstance(irc, Mapping) else []
+    networks = irc_networks(config)
     options = ImportOptions(
         zone=_zone(command.timezone),
-        default_network=(networks or ["irc"])[0] if len(networks) < 2 else None,
+        default_network=networks[0] if len(networks) == 1 else None,
         network=command.network,
         channel=command.channel,
         format=command.format,
@@ -178,8 +177,8 @@ async def import_logs(
         opt_out_rules = await OptOuts(database).load()
         for path in files(paths):
             try:
-                file = log_file(path, options)
-                await _import_file(FileImport(database), file, opt_out_rules, stats, on_progress)
+                lines, into = read_log(path, options), FileImport(database)
+                await _import_file(path, lines, into, opt_out_rules, stats, on_progress)
                 stats.files += 1
             except UnrecognisedLog as error:
                 stats.refused.append(str(error))
@@ -201,8 +200,9 @@ def files(paths: Iterable[str]) -> list[Path]:
 
 
 async def _import_file(
+    path: Path,
+    lines: Iterable[ParsedEvent],
     file_import: FileImport,
-    file: LogFile,
     opt_out_rules: OptOutRules,
     stats: ImportStats,
     on_progress: OnProgress,
@@ -217,18 +217,18 @@ async def _import_file(
         stats.present += len(batch) - new
         stats.places.update(Place(old.event.network, old.event.channel) for old in batch)
         batch.clear()
-        on_progress(file.path, position - done)
+        on_progress(path, position - done)
         done = position
 
-    for read in file.lines():
+    for read in lines:
         if read.refused:
             stats.refused_lines += 1
             if stats.refused_lines <= _MAX_EXAMPLES:
-                stats.refused.append(f"{file.path}:{read.number}: {read.refused}")
+                stats.refused.append(f"{path}:{read.number}: {read.refused}")
         elif read.event is None:
             stats.unclear += 1
             if len(stats.examples) < _MAX_EXAMPLES:
-                stats.examples.append(f"{file.path.name}: {read.line[:120]}")
+                stats.examples.append(f"{path.name}: {read.line[:120]}")
         elif not opt_out_rules.keeps(read.event):
             stats.unwanted += 1
         else:
@@ -237,4 +237,4 @@ async def _import_file(
         # an interrupted import keeps what it has added.
         if len(batch) >= _EVENTS_PER_BATCH:
             await store(read.position)
-    await store(file.path.stat().st_size)
+    await store((await asyncio.to_thread(path.stat)).st_size)

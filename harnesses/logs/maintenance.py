@@ -10,10 +10,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from harnesses.core.errors import TendrilError
-from storage.chat_log.event_table import Query
-from storage.chat_log.statistics import Stats, stats
 from storage.db.database import Address, Database
 from storage.db.errors import Unavailable
+from storage.db.private_files import sync
 
 _EXISTS = "{} is there already; --force replaces it"
 _PART = ".part"  # suffix of a file that is being written
@@ -59,12 +58,7 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
         raise OperationRefused(f"{path} cannot be written: {error.strerror}") from error
     try:
         yield part
-        # On the disk before the move: a crash after it must not leave an empty file.
-        descriptor = os.open(part, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(part)  # before the move: a crash after it must not leave an empty file
         if not force:
             # Reserve the name: another process may have taken it since the look above.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -76,10 +70,3 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
-
-
-async def totals(address: Address, query: Query) -> Stats:
-    """Return totals of the lines in the log at `address` that match, with the ten most talkative
-    nicks. Raises StorageError."""
-    async with open_log(address) as database:
-        return await database.read(stats, query, top=10)

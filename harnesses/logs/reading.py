@@ -7,7 +7,7 @@ import gzip
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -20,8 +20,8 @@ from harnesses.irc.protocol.message import decode
 from harnesses.logs.formats import FORMATS, detect
 from harnesses.logs.grammar import (
     DayChange,
-    Format,
     Ignored,
+    Parsed,
     ParsedLine,
     Refused,
     Timestamp,
@@ -92,60 +92,62 @@ class ParsedEvent:
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """A log file of a known format. `day` is that of its first line, if its name tells."""
+def read_log(path: Path, options: ImportOptions) -> Iterator[ParsedEvent]:
+    """Yield every line of a file that is an event or could not be parsed, in order. Its format is
+    detected by its first lines, its place by these and its path. Raises UnrecognisedLog."""
+    head = [text for text, *_ in islice(_lines(path, options), _DETECTION_LINES)]
+    format = FORMATS[options.format] if options.format else detect(head)
+    if format is None:
+        raise UnrecognisedLog(f"{path}: not a log in a format that is known")
+    named = parse_path(path.resolve())
+    # Each line of our own export names its own place.
+    place = (
+        None if format.name == "jsonl" else _place_of(path, options, named, map(format.parse, head))
+    )
+    dates = DateTracker(options.zone, named.day)
+    for number, (text, is_cut, position) in enumerate(_lines(path, options), 1):
+        found = Refused(_TOO_LONG) if is_cut else format.parse(text)
+        has_seconds = isinstance(found, Event)
+        if isinstance(found, Ignored):
+            continue
+        if isinstance(found, DayChange):
+            dates.turn_to(found.date)
+            continue
+        if isinstance(found, ParsedLine):
+            has_seconds = found.when.has_seconds
+            moment = dates.moment(found.when)
+            found = _event(found, place, moment) if place and moment else None
+        elif isinstance(found, Event):
+            found = _moved(found, options)
+        if isinstance(found, Event) and found.time > options.latest:
+            found = Refused(f"its time, {found.time:%Y-%m-%d %H:%M} UTC, is in the future")
+        event = found if isinstance(found, Event) else None
+        refused = found.reason if isinstance(found, Refused) else ""
+        yield ParsedEvent(event, has_seconds, text, number, position, refused)
 
-    path: Path
-    format: Format
-    place: Place
-    day: date | None
-    options: ImportOptions
 
-    def lines(self) -> Iterator[ParsedEvent]:
-        """Yield every line that is an event or could not be parsed, in order. Raises
-        UnrecognisedLog."""
-        dates = DateTracker(self.options.zone, self.day)
-        for number, (text, is_cut, position) in enumerate(_lines(self.path, self.options), 1):
-            found = Refused(_TOO_LONG) if is_cut else self.format.parse(text)
-            has_seconds = isinstance(found, Event)
-            if isinstance(found, Ignored):
-                continue
-            if isinstance(found, DayChange):
-                dates.turn_to(found.date)
-                continue
-            if isinstance(found, ParsedLine):
-                has_seconds = found.when.has_seconds
-                found = self._event(found, dates.moment(found.when))
-            elif isinstance(found, Event):  # of our own export
-                channel = self.options.channel or found.channel
-                # A place is private by its name: another kind of name would publish a private line.
-                if is_private(channel) == found.private:
-                    network = self.options.network or found.network
-                    found = replace(found, network=network, channel=channel)
-                else:
-                    kind = "a private conversation" if found.private else "a channel"
-                    found = Refused(f"it is of {kind}, and {channel!r} is none")
-            if isinstance(found, Event) and found.time > self.options.latest:
-                found = Refused(f"its time, {found.time:%Y-%m-%d %H:%M} UTC, is in the future")
-            event = found if isinstance(found, Event) else None
-            refused = found.reason if isinstance(found, Refused) else ""
-            yield ParsedEvent(event, has_seconds, text, number, position, refused)
+def _event(line: ParsedLine, place: Place, time: datetime) -> Event:
+    return Event(
+        network=place.network,
+        channel=place.channel,
+        type=line.type,
+        time=time,
+        nick=line.nick,
+        text=line.text,
+        user=line.user,
+        host=line.host,
+        target=line.target,
+    )
 
-    def _event(self, entry: ParsedLine, moment: datetime | None) -> Event | None:
-        if moment is None:
-            return None
-        return Event(
-            network=self.place.network,
-            channel=self.place.channel,
-            type=entry.type,
-            time=moment,
-            nick=entry.nick,
-            text=entry.text,
-            user=entry.user,
-            host=entry.host,
-            target=entry.target,
-        )
+
+def _moved(event: Event, options: ImportOptions) -> Event | Refused:
+    """Return an event of our own export in the place that `options` name, if they do."""
+    channel = options.channel or event.channel
+    # A place is private by its name: another kind of name would publish a private line.
+    if is_private(channel) != event.private:
+        kind = "a private conversation" if event.private else "a channel"
+        return Refused(f"it is of {kind}, and {channel!r} is none")
+    return replace(event, network=options.network or event.network, channel=channel)
 
 
 class DateTracker:
@@ -200,25 +202,15 @@ def _in_year(day: date, year: int) -> date:
         return date(year, 3, 1)
 
 
-def log_file(path: Path, options: ImportOptions) -> LogFile:
-    """Return a file with its format and place, as its first lines and its path tell. Raises
-    UnrecognisedLog."""
-    head = [text for text, *_ in islice(_lines(path, options), _DETECTION_LINES)]
-    format = FORMATS[options.format] if options.format else detect(head)
-    if format is None:
-        raise UnrecognisedLog(f"{path}: not a log in a format that is known")
-    name = parse_path(path.resolve())
-    if format.name == "jsonl":  # each line names its own place
-        return LogFile(path, format, Place("", ""), None, options)
-    network = options.network or name.network or options.default_network
-    parsed = (format.parse(line) for line in head)
-    named = (each.channel for each in parsed if isinstance(each, ParsedLine) and each.channel)
-    channel = options.channel or name.channel or next(named, None)
+def _place_of(path: Path, options: ImportOptions, named: PathInfo, head: Iterable[Parsed]) -> Place:
+    network = options.network or named.network or options.default_network
     if network is None:
         raise UnrecognisedLog(f"{path}: of which network? say --network NAME")
+    in_lines = (each.channel for each in head if isinstance(each, ParsedLine) and each.channel)
+    channel = options.channel or named.channel or next(in_lines, None)
     if channel is None:
         raise UnrecognisedLog(f"{path}: of which channel? say --channel NAME")
-    return LogFile(path, format, Place(network, channel), name.day, options)
+    return Place(network, channel)
 
 
 def _lines(path: Path, options: ImportOptions) -> Iterator[tuple[str, bool, int]]:

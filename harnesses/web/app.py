@@ -21,7 +21,6 @@ from harnesses.web.api import feeds
 from harnesses.web.api import routes as api
 from harnesses.web.app_state import AppState
 from harnesses.web.auth.middleware import MAX_BODY_BYTES, SecurityMiddleware
-from harnesses.web.auth.tokens import AccessTokens
 from harnesses.web.caching import ETag, Only, may_compress
 from harnesses.web.mcp.endpoint import PATH, McpEndpoint
 from harnesses.web.pages import channel, chat, login, overview, runs, search, statistics
@@ -42,7 +41,6 @@ PAGES = tuple(
 
 def create_app(state: AppState) -> FastAPI:
     """Return the ASGI application over `state`, whose MCP endpoint runs in its lifespan."""
-    tokens = AccessTokens(state.settings, state.web_logins)
     mcp = McpEndpoint()
 
     @asynccontextmanager
@@ -61,12 +59,12 @@ def create_app(state: AppState) -> FastAPI:
     app.state.app_state = state
     # The last one added is the outermost. CORS comes before the token check, because preflights
     # carry no token. The ETag is computed inside the compression, from the uncompressed body.
-    # It counts the bytes of bodies without a `Content-Length`; `SecurityMiddleware` refuses others.
+    # The limit is for bodies without a `Content-Length`; `SecurityMiddleware` refuses long others.
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY_BYTES)
     app.add_middleware(ETag)
     compress = partial(GZipMiddleware, minimum_size=_MIN_BYTES, compresslevel=_GZIP_LEVEL)
     app.add_middleware(Only, middleware=compress, condition=may_compress)
-    app.add_middleware(SecurityMiddleware, tokens=tokens, logins=state.logins)
+    app.add_middleware(SecurityMiddleware, tokens=state.tokens, delays=state.delays)
     if origins := state.settings.cors_origins:
         # The API alone is open to scripts of these sites. They send a token in a header, and cannot
         # use the login of this browser, as credentialed requests are not allowed.
@@ -82,7 +80,7 @@ def create_app(state: AppState) -> FastAPI:
         )
     register_handlers(app)
     # Only for the OpenAPI description; `SecurityMiddleware` checks the token.
-    described = [Depends(HTTPBearer(auto_error=False))] if tokens.is_required else []
+    described = [Depends(HTTPBearer(auto_error=False))] if state.tokens.is_required else []
     app.include_router(api.router, dependencies=described)
     app.include_router(api.health)
     for router in PAGES:

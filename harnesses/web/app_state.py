@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 
 from harnesses.core.rate_limit import TokenBuckets
+from harnesses.core.tendril.base import Tendril
 from harnesses.web.auth.login_delays import LoginDelays
-from harnesses.web.auth.tokens import Viewer
+from harnesses.web.auth.tokens import AccessTokens, Viewer
 from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.chat_service import ChatService
 from harnesses.web.settings import WebSettings
-from llm.retrieval import Retrieval
 from storage.chat_log.event import Event, Scope
 from storage.chat_log.event_table import Query
-from storage.db.address import PostgresSchema
-from storage.log import ChatLog
 from storage.queues.pastes import Pastes
 from storage.usage.web_logins import WebLogins
 
@@ -31,32 +28,26 @@ up to five."""
 TOO_FAST = "You ask faster than I can answer; wait a few seconds."
 
 
-@dataclass(frozen=True, slots=True)
 class AppState:
-    """The components of the web tendril that requests use.
+    """The components of a web `tendril` that its requests use."""
 
-    `data` is the folder of the status files, `runs` the store of the runs of all tendrils.
-    `tool_owners` returns the objects whose tools MCP clients with a scope may call. `disk_trouble`
-    returns why nothing can be written at the moment, or "".
-    """
+    def __init__(self, tendril: Tendril, settings: WebSettings) -> None:
+        log = tendril.log
+        self.tendril, self.settings = tendril, settings
+        self.log, self.retrieval = log.chat_log, log.retrieval
+        self.notifier = LogChangeNotifier(log.chat_log)
+        self.pastes = Pastes(log.database)
+        # The tendrils keep their runs where the log is: each in its own file, or in one database.
+        store, self.data = log.database.address, tendril.config.data
+        self.runs = self.data if isinstance(store, Path) else store
+        self.tokens = AccessTokens(settings, WebLogins(tendril.database, tendril.clock.now))
+        self.delays = LoginDelays()
+        self.chat = ChatService(tendril)
+        self.questions = TokenBuckets(QUESTIONS_PER_SECOND, time.monotonic, refusals_cost=False)
 
-    settings: WebSettings
-    log: ChatLog
-    retrieval: Retrieval
-    notifier: LogChangeNotifier
-    chat: ChatService
-    pastes: Pastes
-    web_logins: WebLogins
-    data: Path
-    runs: Path | PostgresSchema
-    logins: LoginDelays = field(default_factory=LoginDelays)
-    questions: TokenBuckets = field(
-        default_factory=lambda: TokenBuckets(
-            QUESTIONS_PER_SECOND, time.monotonic, refusals_cost=False
-        )
-    )
-    tool_owners: Callable[[Scope], Sequence[object]] = lambda scope: ()
-    disk_trouble: Callable[[], str] = str
+    def site_url(self, request: Request) -> str:
+        """Return the URL with which links to the site begin, for readers elsewhere."""
+        return self.settings.public_url or str(request.base_url).rstrip("/")
 
 
 def _app_state(request: Request) -> AppState:
@@ -103,11 +94,7 @@ viewer's login ends, which a stream has to notice by itself."""
 
 
 def _follow(state: AppStateDep, viewer: ViewerDep) -> Follow:
-    async def is_open() -> bool:
-        login = viewer.login
-        return not login or await state.web_logins.token_fingerprint_of(login) is not None
-
-    return lambda query: state.notifier.events(state.log, query, is_open)
+    return lambda query: state.notifier.events(query, is_open=lambda: state.tokens.is_valid(viewer))
 
 
 FollowDep = Annotated[Follow, Depends(_follow)]

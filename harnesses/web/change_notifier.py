@@ -9,7 +9,6 @@ from dataclasses import replace
 from storage.chat_log import arrivals
 from storage.chat_log.arrivals import LogEnd
 from storage.chat_log.event import Event
-from storage.db.database import Database
 from storage.log import ChatLog, Query
 
 _BATCH_SIZE = 200
@@ -18,14 +17,14 @@ _BATCH_SIZE = 200
 class LogChangeNotifier:
     """Wakes any number of readers when the log changes; they share one watch of the database."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, log: ChatLog) -> None:
+        self._log = log
         self._changed = asyncio.Event()
         self._closed = False
 
     async def watch(self) -> None:
         """Wake the readers at each change, until cancelled."""
-        async for _ in self._database.changes():
+        async for _ in self._log.database.changes():
             self._wake()
 
     def close(self) -> None:
@@ -34,25 +33,25 @@ class LogChangeNotifier:
         self._wake()
 
     async def events(
-        self, log: ChatLog, query: Query, is_open: Callable[[], Awaitable[bool]]
+        self, query: Query, is_open: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[Event]:
         """Yield the events that match `query` and arrived after its `after_id`, as they arrive.
 
         They come in order of arrival, but if `after_id` has no arrival position, older ones come
         first, by id. Ends after `close`, or when there are new events but `is_open` returns False.
         """
-        position = await log.read(arrivals.position_of, query.after_id or 0)
+        position = await self._log.read(arrivals.position_of, query.after_id or 0)
         if position is None:
             # The end is read before the history, so that events which arrive in between are not
             # missed: they follow as arrivals.
-            end = await log.read(arrivals.end)
+            end = await self._log.read(arrivals.end)
             position = end.position
-            async for event in self._between(log, query, end, is_open):
+            async for event in self._between(query, end, is_open):
                 yield event
         query = replace(query, after_id=None, limit=_BATCH_SIZE)
         while not self._closed:
             changed = self._changed  # taken before reading: a change during it sets this one
-            found = await log.read(arrivals.after, query, position)
+            found = await self._log.read(arrivals.after, query, position)
             position = found.position
             # Checked after reading, so that nothing logged after a logout is shown.
             if found.events and not await is_open():
@@ -63,7 +62,7 @@ class LogChangeNotifier:
                 await changed.wait()
 
     async def _between(
-        self, log: ChatLog, query: Query, end: LogEnd, is_open: Callable[[], Awaitable[bool]]
+        self, query: Query, end: LogEnd, is_open: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[Event]:
         """Yield the events that match `query` and arrived before `end`, oldest first, while
         `is_open` returns True."""
@@ -72,11 +71,11 @@ class LogChangeNotifier:
             piece = replace(
                 query, after_id=position, before_id=end.newest_id + 1, limit=_BATCH_SIZE
             )
-            found = await log.find(piece, newest=False)
+            found = await self._log.find(piece, newest=False)
             # Ids follow the times of events, so one that has arrived since may be among them. It
             # is left out here, as it follows as an arrival.
             ids = frozenset(event.id for event in found)
-            since = await log.read(arrivals.after, replace(piece, ids=ids), end.position)
+            since = await self._log.read(arrivals.after, replace(piece, ids=ids), end.position)
             late = {event.id for event in since.events}
             for event in found:
                 position = event.id

@@ -7,12 +7,12 @@ from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import web_address
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from llm.client.client import OnText
+from llm.client.response import OnText
 from llm.messages.message import Image
 from llm.skills.registry import TEACH
 from storage.chat_log.event import Identity, Scope
 
-_VISITOR = "visitor"  # tokens and cookies identify no person
+VISITOR = "visitor"  # tokens and cookies identify no person
 
 
 class ChatService:
@@ -37,12 +37,12 @@ class ChatService:
             log=tendril.log.tools_within(scope),
             address=lambda: web_address(tendril.config, ()),
             room=conversation,
-            who=_VISITOR,
+            who=VISITOR,
         )
         return await tendril.turn(
             TurnRequest(
                 conversation=conversation,
-                who=_VISITOR,
+                who=VISITOR,
                 text=text,
                 budget_owner=address,
                 image=image,
@@ -50,7 +50,7 @@ class ChatService:
                 rights=lambda: {TEACH},
                 on_text=on_text,
                 private=True,
-                origin=Origin(tendril.name, Identity(_VISITOR), scope),
+                origin=Origin(tendril.name, Identity(VISITOR), scope),
             )
         )
 
@@ -60,7 +60,3 @@ class ChatService:
         turns = await self._tendril.conversations.turns(conversation)
         ends = ((turn.messages[0], turn.messages[-1]) for turn in turns)
         return [(str(a.get("content") or ""), str(b.get("content") or "")) for a, b in ends]
-
-    async def forget(self, conversation: str) -> None:
-        """Delete a conversation, as `Tendril.clear` does."""
-        await self._tendril.clear(conversation)

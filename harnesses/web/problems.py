@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from harnesses.web.api.models import ErrorDetails, ErrorEnvelope
-from harnesses.web.auth.middleware import TOO_LONG, add_security_headers, ask_to_log_in
+from harnesses.web.auth.middleware import (
+    TOO_LONG,
+    add_security_headers,
+    ask_to_log_in,
+    refuse,
+)
 from harnesses.web.rendering.view import page
 from storage.db.errors import BadCursor
 
@@ -40,47 +42,47 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     message, status = str(error.detail), HTTPStatus(error.status_code)
     if message in (status.phrase, "Content Too Large"):  # Starlette's default, not our own text
         message = _ADVICE.get(status, message)
-    return _answer(request, status, ErrorDetails(message=message, type=status.name.lower()))
+    return _answer(request, status, message)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     problems = [{"loc": ("query", "cursor"), "msg": str(error), "type": "cursor"}]
     if isinstance(error, RequestValidationError):
         problems = list(error.errors())
+    names = [".".join(map(str, each["loc"][1:])) or "request body" for each in problems]
     explained = []
-    for each in problems:
+    for name, each in zip(names, problems, strict=True):
         text = str(each["msg"]).removeprefix("Value error, ")
         if each["type"] == "timezone_aware":
             text += ", for example a Z at the end"
-        explained.append(f"{_name(each['loc'])}: {text}")
+        explained.append(f"{name}: {text}")
     return _answer(
         request,
-        422,
-        ErrorDetails(
-            message="; ".join(explained), type="invalid_request", param=_name(problems[0]["loc"])
-        ),
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "; ".join(explained),
+        kind="invalid_request",
+        param=names[0],
     )
 
 
 async def _on_server_error(request: Request, error: Exception) -> Response:
     _log.error("web.request_failed", path=request.scope["path"], error=type(error).__name__)
-    problem = ErrorDetails(
-        message="An internal error occurred; the web tendril has logged the details. Try again.",
-        type="internal_error",
+    response = _answer(
+        request,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "An internal error occurred; the web tendril has logged the details. Try again.",
+        kind="internal_error",
     )
-    response = _answer(request, 500, problem)
     # Starlette calls this handler outside all middleware, so `SecurityMiddleware` does not see the
     # response.
     add_security_headers(response.headers)
     return response
 
 
-def _answer(request: Request, status: int, problem: ErrorDetails) -> Response:
-    path = request.scope["path"]
-    if "text/html" in request.headers.get("accept", "") and not path.startswith("/api/"):
-        return page(request, "problem.html", status=status, problem=problem)
-    return JSONResponse(ErrorEnvelope(error=problem).model_dump(), status)
-
-
-def _name(location: Sequence[Any]) -> str:
-    return ".".join(str(part) for part in location[1:]) or "request body"
+def _answer(
+    request: Request, status: HTTPStatus, message: str, *, kind: str = "", param: str | None = None
+) -> Response:
+    is_api = request.scope["path"].startswith("/api/")
+    if "text/html" in request.headers.get("accept", "") and not is_api:
+        return page(request, "problem.html", status=status, message=message)
+    return refuse(status, message, kind=kind, param=param)

@@ -6,7 +6,6 @@ Every query has the scope of the viewer; what a scope covers is decided in the l
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
@@ -30,7 +29,6 @@ from storage.search.models import SearchPage
 _MAX_ID = 2**53 - 1  # JavaScript's largest safe integer
 MAX_QUERY_CHARS = 200  # characters of a search
 NO_WORDS = "write at least one word to look for"
-_BATCH_SIZE = 1000  # events per read of `iterate`
 _LOST_PLUS = re.compile(r"(T\d\d:\d\d(?::\d\d(?:\.\d+)?)?) (\d\d:?\d\d)$")
 
 _log = structlog.get_logger()
@@ -153,17 +151,6 @@ async def page_of(
         return found, False
     # Drop the extra event, which is the one farthest from the end that was asked for.
     return (found[1:] if newest else found[:-1]), True
-
-
-async def iterate(log: ChatLog, query: Query) -> AsyncIterator[Event]:
-    """Yield all events that match, oldest first; they are read in batches, in bounded memory."""
-    more = True
-    while more:
-        found, more = await page_of(log, query, _BATCH_SIZE, newest=False)
-        for event in found:
-            yield event
-        if found:
-            query = replace(query, after_id=found[-1].id)
 
 
 async def search_by_meaning(retrieval: Retrieval, text: str, within: Query) -> SearchPage:

@@ -6,19 +6,11 @@ import re
 from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
-from terrarium.config import MIN_SECRET_LENGTH, Settings, is_short
+from terrarium.config import MIN_SECRET_LENGTH, NamedTable, Settings, is_short
 from terrarium.loopback import is_loopback
 
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?")
@@ -58,10 +50,8 @@ BearerToken = Annotated[SecretStr, AfterValidator(_fits_a_header)]
 _Channel = Annotated[str, AfterValidator(_names_a_channel)]
 
 
-class TokenSettings(BaseModel):
+class TokenSettings(NamedTable):
     """A token that opens some channels only."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     token: BearerToken = Field(min_length=1, description="bearer token")
     channels: tuple[_Channel, ...] = Field(
@@ -138,7 +128,5 @@ class WebSettings(Settings):
 
 def place_of(name: str) -> Place:
     """Return the channel that a validated setting ("network/#channel") names."""
-    parsed = ChannelName.parse(name)
-    assert parsed is not None
-    assert parsed.network is not None
-    return Place(parsed.network, parsed.channel)
+    network, _, channel = name.partition("/")
+    return Place(network, channel)

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar
 
 import structlog
 
-from harnesses.core.errors import PortTaken, TendrilError
-from harnesses.core.services.peers import Origin
+from harnesses.core.addresses import listen_on, url_host
 from harnesses.core.tendril.base import Tendril
 from harnesses.web.app import create_app
 from harnesses.web.app_state import AppState
-from harnesses.web.change_notifier import LogChangeNotifier
-from harnesses.web.chat_service import ChatService
-from harnesses.web.mcp.tools import TendrilTools
 from harnesses.web.settings import WebSettings
-from storage.chat_log.event import Identity, Scope
-from storage.queues.pastes import Pastes
-from storage.usage.web_logins import WebLogins
 from terrarium.config import Config
 from terrarium.http.serving import serve
-from terrarium.sockets import listen
 
 _log = structlog.get_logger()
 
@@ -41,18 +30,10 @@ class WebTendril(Tendril):
     async def serve(self) -> None:
         """Serve until cancelled. Raises PortTaken, TendrilError, StorageError."""
         host, port = self.settings.host, self.settings.port
-        try:
-            listener = listen(host, port)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise PortTaken(host, port, "WEB_PORT", "[web] port") from error
-            raise TendrilError(
-                f"cannot listen on {host} port {port}: {error.strerror or error}; "
-                "choose another with WEB_HOST and WEB_PORT or `[web] host` and `port`"
-            ) from error
-        with listener:
+        with listen_on(host, port, "WEB_PORT", "[web] port") as listener:
+            # Not `url`: of 0.0.0.0 it makes loopback, which links for people must not have.
             host, port = listener.getsockname()[:2]
-            address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            address = f"http://{url_host(host)}:{port}"
             _log.info("web.serving", address=address)
             if self.settings.token is None:
                 _log.info(
@@ -60,7 +41,7 @@ class WebTendril(Tendril):
                     reason="there is no token, so only this machine may read the pages;"
                     " to open them to others set WEB_TOKEN and WEB_HOST",
                 )
-            state = self._state()
+            state = AppState(self, self.settings)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(state.notifier.watch())
                 await serve(
@@ -69,28 +50,3 @@ class WebTendril(Tendril):
                     ready=lambda: self.status.ready(address),
                     stopping=state.notifier.close,
                 )
-
-    def _state(self) -> AppState:
-        log, database = self.log.chat_log, self.log.database
-        store = database.address
-
-        def tool_owners(scope: Scope) -> Sequence[object]:
-            """Return the owners of the tools for MCP clients that may read `scope`: those of this
-            tendril, and a source of the tools of all others."""
-            origin = Origin(self.name, Identity("visitor"), scope)
-            others = TendrilTools(self.peers, self.name, self.config.data, origin)
-            return (*self.mcp_owners(scope), others)
-
-        return AppState(
-            self.settings,
-            log,
-            self.log.retrieval,
-            LogChangeNotifier(database),
-            ChatService(self),
-            Pastes(database),
-            WebLogins(self.database, self.clock.now),
-            self.config.data,
-            self.config.data if isinstance(store, Path) else store,
-            tool_owners=tool_owners,
-            disk_trouble=lambda: self.disk_trouble,
-        )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from time import monotonic
 from typing import Annotated, Any
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm.agent.tool_executor import Guardrails, RunBudget, RunLimits, ToolExecutor
-from llm.agent.trace import Outcome, Trace, now, prompt_parts
-from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
+from llm.agent.trace import Outcome, Trace, prompt_parts
+from llm.client.client import AgentClient, RequestOptions, ToolChoice
+from llm.client.response import OnText
 from llm.messages.errors import ContextTooLong, ModelError
 from llm.messages.message import Message, ModelReply, escape_tags
 from llm.tools.toolbox import Toolbox, tool
@@ -42,10 +44,10 @@ _GO_ON = (
 
 _NO_ANSWER: Message = {"role": "assistant", "content": "[no answer]"}
 # What the model is told after a reply without an answer.
-_SAY_SOMETHING = "Your answer was empty: nobody has seen anything. Answer now, in plain words."
+_SAY_SOMETHING = "Your reply was empty: nobody has seen anything, and nothing was done. Reply now."
 _THINK_LESS = (
     "Your thoughts were so long that you were cut off before the first word of your answer. Think"
-    " briefly, and answer now."
+    " briefly, and reply now."
 )
 
 _MAX_SHORTENED = 3  # times that a prompt which the server refuses as too long is sent shorter
@@ -53,37 +55,6 @@ _MAX_SHORTENED = 3  # times that a prompt which the server refuses as too long i
 _DOUBTFUL_FROM = 4  # model calls; a forced answer that takes as many or more is doubtful
 
 _log = structlog.get_logger()
-
-
-class EscalateTool:
-    """The tool that hands the run over to a better model, if there is one."""
-
-    def __init__(self) -> None:
-        self.is_requested = False
-
-    @tool(quiet=True)
-    async def escalate(
-        self, reason: Annotated[str, Field(max_length=300, description="why, in a few words")]
-    ) -> str:
-        """Hand a question that is too hard for you to a model that knows more."""
-        self.is_requested = True
-        return f"handed on: {reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class LoopCallbacks:
-    """The callbacks of a run to the people who wait for its answer.
-
-    `on_text` receives each piece of the answer as it streams, and "" when the answer starts over.
-    `on_activity` receives what the called tools are about to do.
-    """
-
-    on_text: OnText | None = None
-    take_followups: TakeFollowups | None = None
-    on_activity: OnActivity | None = None
-
-
-NO_CALLBACKS = LoopCallbacks()
 
 
 class AgentLoop:
@@ -101,19 +72,17 @@ class AgentLoop:
         options: RequestOptions,
         limits: RunLimits,
         *,
-        callbacks: LoopCallbacks = NO_CALLBACKS,
         smart: str = "",
         trace: Trace | None = None,
     ) -> None:
         self.options = options
         self._client = client
-        self._callbacks = callbacks
         self._smart = smart if smart != options.model else ""  # the run may use it from the start
         self._limits = limits
         self._unasked = limits.is_unasked
         self._trace = trace or Trace()
-        self._escalation, self._tools = EscalateTool(), toolbox
-        full = toolbox.extended_by(self._escalation) if self._smart else toolbox
+        self._is_handed_on, self._tools = False, toolbox
+        full = toolbox.extended_by(self) if self._smart else toolbox
         self._guard = Guardrails(self._limits, full.options)
         self._execution = ToolExecutor(
             full,
@@ -146,29 +115,46 @@ class AgentLoop:
         self._iterations += iterations
         self._guard.charge(calls)
 
-    async def run(self, fit: Fit, shrink: Shrink | None = None) -> Outcome:
+    async def run(
+        self,
+        fit: Fit,
+        *,
+        shrink: Shrink | None = None,
+        on_text: OnText | None = None,
+        on_activity: OnActivity | None = None,
+        take_followups: TakeFollowups | None = None,
+    ) -> Outcome:
         """Run until the model answers; at a limit, force an answer.
 
         A prompt that the server refuses as too long is fitted again after a call of `shrink`, a few
-        times at most. Raises ModelError if the model cannot be asked.
+        times at most. `on_text` receives each piece of the answer as it streams, and "" when the
+        answer starts over; `on_activity` what the called tools are about to do. Raises ModelError
+        if the model cannot be asked.
         """
         self._fit, self._shrink = fit, shrink
+        self._on_text, self._take_followups = on_text, take_followups
         self._deadline = asyncio.get_running_loop().time() + self._limits.seconds
-        last = self._limits.iterations - 1  # one is reserved for the forced answer
+        last, why = self._limits.iterations - 1, ""  # one is reserved for the forced answer
         while self._seconds_left() > 0 and self._iterations < last and not self._guard.exhausted:
-            reply = await self._ask("auto")
+            # Nothing may be left of a reply that was a call of no tool; the next is to be words.
+            is_wordy = bool(why) and self.options.filters_output
+            reply = await self._ask("none" if is_wordy else "auto", why=why)
             if self._is_empty(reply):
-                return await self._force_answer(self._reason(reply))
+                if why:
+                    return await self._conclude(reply, forced=True)
+                why = self._reason(reply)
+                continue
+            why = ""
             if not reply.calls:
                 return await self._conclude(reply, forced=False)
             self._steps.append(reply.message())
-            if self._callbacks.on_activity:
-                self._callbacks.on_activity(self._execution.toolbox.activity(reply.calls[-1]))
+            if on_activity:
+                on_activity(self._execution.toolbox.activity(reply.calls[-1]))
             joined = [step["content"] for step in self._steps if "name" in step]
             self._steps += await self._execution.results(reply.calls, joined)
-            if self._escalation.is_requested:
+            if self._is_handed_on:
                 self._switch_model()
-        return await self._force_answer()
+        return await self._force_answer(why)
 
     def _seconds_left(self) -> float:
         return self._deadline - asyncio.get_running_loop().time()
@@ -179,9 +165,9 @@ class AgentLoop:
         With `shown=False` the reply is not streamed. `why` tells the model why it is asked again.
         """
         # Follow-ups join between two rounds only: nothing can be added to a request under way.
-        if self._iterations and self._callbacks.take_followups:
-            self._steps += await self._callbacks.take_followups()
-        on_text = self._callbacks.on_text if shown else None
+        if self._iterations and self._take_followups:
+            self._steps += await self._take_followups()
+        on_text = self._on_text if shown else None
         # What the previous round streamed came with tool calls, so it was not the answer.
         if on_text and self._iterations:
             await on_text("")
@@ -197,7 +183,7 @@ class AgentLoop:
         steps = [*self._steps, *more]
         prompt = await self._fit(steps)
         for left in reversed(range(_MAX_SHORTENED + 1)):
-            began = now()
+            began = monotonic()
             try:
                 reply = await self._client.chat(
                     prompt, self.options, tools=self.schemas, tool_choice=choice, on_text=on_text
@@ -213,7 +199,7 @@ class AgentLoop:
         self._usage += reply.usage
         self._filters += reply.filters
         parts = prompt_parts(prompt, len(steps), self.schemas)
-        self._trace.record_model_call(self._client.model_of(self.options), reply, began, parts)
+        self._trace.add_model_call(self._client.model_of(self.options), reply, began, parts)
         return reply
 
     def _is_empty(self, reply: ModelReply) -> bool:
@@ -255,7 +241,7 @@ class AgentLoop:
         """
         if not (reply.is_cut and reply.text) or self.options.limit:
             return self._outcome(reply, forced=forced)
-        on_text, is_cut = self._callbacks.on_text, True
+        on_text, is_cut = self._on_text, True
         seam = Seam(reply.text, on_text)
         if reply.finish_reason == "length" and self._seconds_left() > 0:
             said: Message = {"role": "assistant", "content": reply.text}
@@ -274,9 +260,17 @@ class AgentLoop:
                 await on_text(CUT_MARK)
         return self._outcome(replace(reply, text=text), forced=forced, is_cut=is_cut)
 
+    @tool(quiet=True)
+    async def escalate(
+        self, reason: Annotated[str, Field(max_length=300, description="why, in a few words")]
+    ) -> str:
+        """Hand a question that is too hard for you to a model that knows more."""
+        self._is_handed_on = True
+        return f"handed on: {reason}"
+
     def _switch_model(self) -> None:
         """Continue with the `smart` model and the results so far."""
-        self._escalation.is_requested = False
+        self._is_handed_on = False
         # Whether that model accepts images is not known here, so it is sent none. What is done to
         # the answers of a small model is not done to its own.
         self.options = replace(
@@ -299,11 +293,11 @@ class AgentLoop:
             (*_without_images(self._steps), final),
             self._usage,
             self._iterations,
-            forced,
-            self.options.model,
-            self._limits.calls - self._guard.calls_left,
-            is_cut,
-            tuple(self._filters),
+            forced=forced,
+            model=self.options.model,
+            calls=self._limits.calls - self._guard.calls_left,
+            cut=is_cut,
+            filters=tuple(self._filters),
             shown=tuple(self._execution.shown),
         )
 
@@ -393,13 +387,7 @@ class Reviewer:
     async def review(self, request: str, outcome: Outcome) -> Outcome:
         """Return the outcome, its text replaced if a rewrite scored higher, its usage added up."""
         text = await self.improve(request, outcome.text)
-        *steps, last = outcome.messages
-        return replace(
-            outcome,
-            text=text,
-            messages=(*steps, last if text == outcome.text else last | {"content": text}),
-            usage=outcome.usage + self.usage,
-        )
+        return replace(outcome.with_text(text), usage=outcome.usage + self.usage)
 
     async def improve(self, request: str, draft: str) -> str:
         """Return the draft, or a rewrite that scored higher. Never raises ModelError."""

@@ -8,15 +8,15 @@ read.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Literal
 
 import structlog
 
-from llm.agent.trace import Key, Trace, canonical, now
+from llm.agent.trace import Key, Trace, canonical
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message, ShownText, ToolCall
 from llm.tools.consent import RunSoFar
@@ -24,13 +24,13 @@ from llm.tools.toolbox import NO_KEY, EffectKey, Toolbox, ToolOptions, ToolResul
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect
 
-Profile = Literal["standard", "command", "job", "asked", "proactive"]
-"""The trigger of a run: a question (`standard`), a command that asks the model for something small,
+Trigger = Literal["standard", "command", "job", "asked", "proactive"]
+"""The reason for a run: a question (`standard`), a command that asks the model for something small,
 a scheduled job, a question from another tendril (`asked`); or, with nobody waiting, the bot's own
 initiative (`proactive`)."""
 
-_ITERATIONS: dict[Profile, float] = {"command": 2 / 3, "job": 5 / 2}  # relative to a question
-_CALLS: dict[Profile, int] = {"proactive": 8}  # at most
+_ITERATIONS: dict[Trigger, float] = {"command": 2 / 3, "job": 5 / 2}  # relative to a question
+_CALLS: dict[Trigger, int] = {"proactive": 8}  # at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +65,17 @@ class RunLimits:
     is_unasked: bool = False
 
     @classmethod
-    def from_settings(cls, settings: AgentSettings, profile: Profile = "standard") -> RunLimits:
-        """Derive the limits of a profile from the settings, which apply to a question unchanged.
+    def from_settings(cls, settings: AgentSettings, trigger: Trigger = "standard") -> RunLimits:
+        """Derive the limits of a run from the settings, which apply to a question unchanged.
 
         A command gets two thirds of the model calls, a scheduled job two and a half times as many;
         unasked runs get fewer tool calls.
         """
         return cls(
-            iterations=max(1, round(settings.max_iterations * _ITERATIONS.get(profile, 1))),
-            calls=min(settings.max_tool_calls, _CALLS.get(profile, settings.max_tool_calls)),
+            iterations=max(1, round(settings.max_iterations * _ITERATIONS.get(trigger, 1))),
+            calls=min(settings.max_tool_calls, _CALLS.get(trigger, settings.max_tool_calls)),
             seconds=settings.timeout,
-            is_unasked=profile == "proactive",
+            is_unasked=trigger == "proactive",
         )
 
     def within(self, budget: RunBudget) -> RunLimits:
@@ -287,7 +287,7 @@ class ToolExecutor:
     async def _result(self, call: ToolCall, decision: CallDecision) -> ToolResult:
         """Run a call unless something speaks against it or its result is known; return its result,
         or that reason."""
-        began, act = now(), str(decision.act)
+        began, act = monotonic(), str(decision.act)
         key = (call.name, canonical(call.arguments))
         # Earlier calls of the same reply may have failed since this one was judged.
         if why := decision.words or self._guard.cooldown_reason(call.name):
@@ -302,7 +302,7 @@ class ToolExecutor:
                 result = await self._call(call)
             self._results[key] = result
         _log.info("turn.tool", tool=call.name, act=act, ok=result.ok)
-        self._trace.record_tool_call(call, act, ok=result.ok, began=began)
+        self._trace.add("tool", call.name[:64], began, ok=result.ok, verdict=act, call_id=call.id)
         return result
 
     async def _effect(self, call: ToolCall, key: str) -> tuple[ToolResult, str]:
@@ -331,8 +331,12 @@ class ToolExecutor:
         return result, "allow"
 
     async def _call(self, call: ToolCall, key: EffectKey = NO_KEY) -> ToolResult:
-        if call.name in self.toolbox.names() and (why := _fault(call.arguments)):
+        if call.name in self.toolbox.names() and (reason := call.fault()):
             self._guard.record(call.name, ok=False)
+            wrote = call.arguments  # its own message will hold only `{}` for them
+            if len(wrote) > 2 * _MAX_QUOTED_END:
+                wrote = f"{wrote[:_MAX_QUOTED_END]} [...] {wrote[-_MAX_QUOTED_END:]}"
+            why = f"arguments: Invalid JSON ({reason}); you wrote: {wrote}"
             return error_result(call.name, why)
         own = self.toolbox.options(call.name).timeout or TOOL_TIMEOUT
         seconds = max(0.0, min(own, self._seconds_left()))
@@ -350,20 +354,3 @@ class ToolExecutor:
             result = error_result(call.name, why)
         self._guard.record(call.name, ok=result.ok)
         return result
-
-
-def _fault(arguments: str) -> str:
-    """Return why arguments are no JSON object, with what the model wrote: its message holds only
-    `{}` for them. "" if nothing is wrong."""
-    try:
-        reason = "" if isinstance(json.loads(arguments or "{}"), dict) else "not an object"
-    except RecursionError:
-        reason = "nested too deeply"
-    except ValueError as error:
-        reason = str(error)
-    if not reason:
-        return ""
-    shown = arguments
-    if len(arguments) > 2 * _MAX_QUOTED_END:
-        shown = f"{arguments[:_MAX_QUOTED_END]} [...] {arguments[-_MAX_QUOTED_END:]}"
-    return f"arguments: Invalid JSON ({reason}); you wrote: {shown}"

@@ -18,23 +18,22 @@ import asyncio
 import hashlib
 import json
 import re
-import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
 import structlog
 
 from llm.messages.message import (
+    CHARACTERS_PER_TOKEN,
     EARLIER,
     Message,
     ModelReply,
     ShownText,
-    ToolCall,
-    quoted_lines,
     quotes_of,
 )
 from storage.chat_log.event import PendingEvent
@@ -71,33 +70,22 @@ class Outcome:
         """Return the outcome of a question that was settled without asking the model."""
         return cls(text, ({"role": "assistant", "content": text},), TokenUsage(), 0, forced=False)
 
-    def ending_with(self, lines: Sequence[str]) -> Outcome:
-        """Return the outcome with `lines` appended to its text; unchanged if it has no text."""
-        if not self.text:
-            return self
-        text = "\n".join([self.text, *lines])
-        last = self.messages[-1] | {"content": text}
-        return replace(self, text=text, messages=(*self.messages[:-1], last))
-
-    def find_quotes(
-        self, question: str, shown: Iterable[ShownText]
-    ) -> tuple[frozenset[int], frozenset[int]]:
-        """Return the ids of the log lines in `shown`, or in the results of tools, that the answer
-        quotes, and of those that the model quotes besides: in thoughts, and arguments of calls."""
+    def text_beside(self) -> str:
+        """Return what the model wrote besides answers: its thoughts, and the arguments of calls."""
         texts: list[str] = []
         for message in self.messages:
             if message["role"] == "assistant":
                 texts.append(message.get("reasoning_content") or "")
                 texts += [call["function"]["arguments"] for call in message.get("tool_calls", ())]
-        shown = [*shown, *self.shown]
-        beside = quoted_lines("\n".join(texts), question, shown)
-        return quoted_lines(self.text, question, shown), beside
+        return "\n".join(texts)
 
-    def quoting(self, lines: Collection[int], beside: Collection[int]) -> Outcome:
-        """Return the outcome with the ids of the log lines that the answer repeats, and of those
-        that are repeated in what the model wrote besides."""
-        quotes = {"quotes": sorted(lines), "quotes_beside": sorted(beside)}
-        return replace(self, messages=(*self.messages[:-1], self.messages[-1] | quotes))
+    def with_text(self, text: str) -> Outcome:
+        """Return the outcome with another answer."""
+        return replace(self.with_last(content=text), text=text)
+
+    def with_last(self, **fields: Any) -> Outcome:
+        """Return the outcome with other fields in its last message, the answer."""
+        return replace(self, messages=(*self.messages[:-1], self.messages[-1] | fields))
 
 
 _EXPIRY_INTERVAL = 3600.0  # seconds
@@ -132,7 +120,7 @@ class Trace:
         self._spawn = spawn
         self._pending_event = pending_event
         self._opened = asyncio.Event()
-        self._started = now()
+        self._started = monotonic()
         self._effects: dict[str, Effect] = {}
         self.steps: list[Step] = []
         self.outcome: Outcome | None = None
@@ -142,18 +130,17 @@ class Trace:
         """True if the run, or an earlier attempt at it, has had an effect."""
         return bool(self._effects)
 
-    def add_answer(self, by: str, certainty: float) -> None:
-        """Add a step for an answerer that answered without the model, `certainty` from 0 to 1."""
-        self._add(Step("answerer", by, ok=True, ms=0, verdict=f"{certainty:.2f}"), now())
+    def add(
+        self, kind: str, name: str, began: float | None = None, *, ok: bool = True, **more: Any
+    ) -> None:
+        """Add a step, which took the time since `began` (a time of `monotonic`; None: no time).
 
-    def add_reading(self, kind: str, certainty: float, language: str) -> None:
-        """Add a step for the kind and language that the question was read as."""
-        verdict = f"{certainty:.2f} {language}"
-        self._add(Step("reading", kind, ok=True, ms=0, verdict=verdict), now())
-
-    def add_failed_request(self, model: str, reason: str, began: float) -> None:
-        """Add a step for a model that could not be asked; `began` is a time from `now()`."""
-        self._add(Step("model", model, ok=False, ms=_since(began), verdict=reason), began)
+        `more` are further fields of `Step`.
+        """
+        now = monotonic()
+        begun = now if began is None else began
+        took, after = round((now - begun) * 1000), round((begun - self._started) * 1000)
+        self.steps.append(Step(kind, name, ok, took, began=max(0, after), **more))
 
     async def __aenter__(self) -> Self:
         """Open the run in the background, so that the first model call does not wait for it."""
@@ -224,10 +211,10 @@ class Trace:
                 store.end_effect(run, effect) if happened else store.drop_effect(run, effect.key)
             )
 
-    def record_model_call(
-        self, model: str, reply: ModelReply, began: float, parts: Sequence[PartSize] = ()
+    def add_model_call(
+        self, model: str, reply: ModelReply, began: float, parts: Sequence[PartSize]
     ) -> None:
-        """Record a reply of the model to a prompt of these parts."""
+        """Add a step for a reply of the model to a prompt of these parts."""
         usage, calls = reply.usage, len(reply.calls)
         estimated = sum(part.tokens for part in parts)
         if usage.prompt and estimated:
@@ -239,27 +226,18 @@ class Trace:
                 replace(part, tokens=end - begin)
                 for part, (begin, end) in zip(parts, pairwise(ends), strict=True)
             ]
-        step = Step(
+        self.add(
             "model",
             model,
-            True,
-            _since(began),
-            f"{calls} call{'s' * (calls > 1)}" if calls else "",
-            usage.prompt,
-            usage.cached,
-            usage.completion,
+            began,
+            verdict=f"{calls} call{'s' * (calls > 1)}" if calls else "",
+            prompt=usage.prompt,
+            cached=usage.cached,
+            completion=usage.completion,
             finish_reason=reply.finish_reason,
             filters=reply.filters,
             parts=tuple(parts),
         )
-        self._add(step, began)
-
-    def record_tool_call(self, call: ToolCall, act: str, *, ok: bool, began: float) -> None:
-        """Record a tool call, whether it ran or was refused (`act`)."""
-        self._add(Step("tool", call.name[:64], ok, _since(began), act, call_id=call.id), began)
-
-    def _add(self, step: Step, began: float) -> None:
-        self.steps.append(replace(step, began=max(0, round((began - self._started) * 1000))))
 
     async def _end(self, how: str, reason: str, outcome: Outcome | None) -> None:
         await self._opening  # a row has to exist before it can be closed
@@ -287,15 +265,6 @@ class Trace:
             _log.error("run.not_kept", error=str(error))
 
 
-def now() -> float:
-    """Return the monotonic clock in seconds, by which steps are timed."""
-    return time.monotonic()
-
-
-def _since(began: float) -> int:
-    return round((time.monotonic() - began) * 1000)
-
-
 async def expire_runs(runs: Runs, days: Callable[[], int], clock: Clock) -> None:
     """Delete traces older than `days` now and every hour, until cancelled."""
     while True:
@@ -314,7 +283,6 @@ def canonical(arguments: str) -> str:
         return arguments
 
 
-_CHARACTERS_PER_TOKEN = 4
 _LOG, _MEMORY = "channel log", "memory"
 _PART_NAMES = {
     "irc_logs": _LOG,
@@ -331,7 +299,7 @@ def prompt_parts(
 ) -> list[PartSize]:
     """Return the parts of a prompt in the order in which the model reads them, with estimated
     tokens. The last `steps` messages are those of the run itself."""
-    parts = [PartSize("tools", len(json.dumps(tools)) // _CHARACTERS_PER_TOKEN)] if tools else []
+    parts = [PartSize("tools", len(json.dumps(tools)) // CHARACTERS_PER_TOKEN)] if tools else []
 
     def add(name: str, tokens: int, lines: int = 0) -> None:
         if parts and parts[-1].name == name:
@@ -355,7 +323,7 @@ def prompt_parts(
         for place, part in enumerate(map(str.strip, texts)):
             if part and place % 3 != 1:
                 tag = texts[place - 1] if place % 3 else ""
-                tokens = -(-len(part) // _CHARACTERS_PER_TOKEN)
+                tokens = -(-len(part) // CHARACTERS_PER_TOKEN)
                 add(_PART_NAMES.get(tag, tag) or name, tokens, part.count("\n") + 1)
         if image := message.get("image"):
             add("image", image.tokens)

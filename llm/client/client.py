@@ -21,11 +21,11 @@ from llm.client.response import (
     AnswerFilter,
     AnswerLimit,
     Heartbeat,
+    OnText,
     ResponseAccumulator,
     read_body,
     read_error,
 )
-from llm.client.response import OnText as OnText
 from llm.client.settings import AgentSettings
 from llm.messages.errors import (
     Busy,
@@ -37,7 +37,7 @@ from llm.messages.errors import (
     Unreachable,
     Unsure,
 )
-from llm.messages.message import Message, ModelReply, wire
+from llm.messages.message import CHARACTERS_PER_TOKEN, Message, ModelReply, wire
 from llm.reading.classifier import DIMENSIONS, classifier
 from llm.reading.reading import MOST_TOKENS, Reading, Surroundings, read_slots, shorten
 from storage.usage.usage import TokenUsage
@@ -53,7 +53,6 @@ _CONNECT_TIMEOUT = 2.0  # seconds
 _IDLE_CONNECTIONS = 20
 _RETRY_SECONDS = 5.0  # seconds for which a server that is away or full is retried
 _MIN_WAIT, _MAX_WAIT = 0.1, 1.0  # seconds between two attempts
-_TOKENS_PER_CHARACTER = 1 / 3  # until a server reports usage; rather too high than too low
 _MIN_RATIO, _MAX_RATIO = 1 / 8, 2.0  # what a tokenizer may yield
 _ESTIMATE_MARGIN = 1.05
 # The share of a turn's time for which the model may be silent in one call.
@@ -126,13 +125,16 @@ Spend = Callable[[RequestOptions, TokenUsage], None]
 
 
 class AgentClient:
-    """A connection to the agent server. Create one with `open`."""
+    """A connection to the agent server. Create one with `open`.
+
+    Other `settings` count from their assignment on, except for the server's address and key.
+    """
 
     def __init__(
         self, http: httpx2.AsyncClient, settings: AgentSettings, spend: Spend | None = None
     ) -> None:
         self._http = http
-        self._settings = settings
+        self.settings = settings
         self._spend = spend
         self._trouble: SetupError | None = None
         self._report_refused: KeyRefused | None = None
@@ -170,7 +172,7 @@ class AgentClient:
             yield cls(http, settings, spend)
 
     def __repr__(self) -> str:
-        return f"<AgentClient {self._origin}, model {self._settings.model}>"
+        return f"<AgentClient {self._origin}, model {self.settings.model}>"
 
     @property
     def _origin(self) -> str:
@@ -182,18 +184,9 @@ class AgentClient:
         """Advice for the operator while only they can make the server answer us; else ""."""
         return str(self._trouble or self._report_refused or "")
 
-    def configure(self, settings: AgentSettings) -> None:
-        """Use other settings from now on, except for the server's address and key."""
-        self._settings = settings
-
-    @property
-    def model_name(self) -> str:
-        """The configured name of the model."""
-        return self._settings.model
-
     def model_of(self, options: RequestOptions) -> str:
         """Return the name of the model that a request with `options` asks for."""
-        return options.model or self._settings.model
+        return options.model or self.settings.model
 
     async def chat(
         self,
@@ -232,13 +225,13 @@ class AgentClient:
                 filters_output=options.filters_output,
                 limit=options.limit,
             )
-            tried.append(ResponseAccumulator(shown, text, messages))
+            tried.append(ResponseAccumulator(shown, text))
             async with self._request("POST", "/v1/chat/completions", body, options) as response:
                 self._trouble = None
                 await tried[-1].read(response)
 
         try:
-            async with asyncio.timeout(seconds := _READ_TIMEOUT_SHARE * self._settings.timeout):
+            async with asyncio.timeout(seconds := _READ_TIMEOUT_SHARE * self.settings.timeout):
                 try:
                     await _with_retry(attempt, tried)
                 except RequestRejected as error:
@@ -251,9 +244,12 @@ class AgentClient:
                     await _with_retry(attempt, tried)
         except TimeoutError as error:
             raise TimedOut(f"no answer in {seconds:g} s") from error
-        if tokens := tried[-1].reported_prompt_tokens:
-            self._learn_size(messages, body, tokens)
         reply = tried[-1].reply()
+        if tokens := reply.usage.prompt:  # 0 if the server does not report it
+            self._learn_size(messages, body, tokens)
+        elif tried[-1].is_full:  # reading stopped before the server could report it
+            estimated = self.estimate(messages, body.get("tools", ()), body["model"])
+            reply = replace(reply, usage=replace(reply.usage, prompt=estimated))
         if self._spend:
             self._spend(options, reply.usage)
         if reply.certainty < least:
@@ -270,7 +266,7 @@ class AgentClient:
         Raises ModelError: RequestRejected if the server cannot count.
         """
         body: dict[str, Any] = {
-            "model": model or self._settings.model,
+            "model": model or self.settings.model,
             "messages": [wire(message) for message in messages],
         }
         if tools:
@@ -282,8 +278,8 @@ class AgentClient:
     ) -> int:
         """Return about how many tokens the model would read, by the usage that its server has
         reported so far."""
-        size = self._sizes.get(model or self._settings.model)
-        ratio = size[0] / size[1] if size else _TOKENS_PER_CHARACTER
+        size = self._sizes.get(model or self.settings.model)
+        ratio = size[0] / size[1] if size else 1 / CHARACTERS_PER_TOKEN
         return math.ceil(_characters(messages, tools) * ratio * _ESTIMATE_MARGIN)
 
     def _learn_size(
@@ -420,8 +416,8 @@ class AgentClient:
         if options.limit and options.limit.certainty:
             body["logprobs"] = True
         if options.temperature is None:
-            body["temperature"] = self._settings.temperature
-        most = self._settings.max_tokens if options.max_tokens is None else options.max_tokens
+            body["temperature"] = self.settings.temperature
+        most = self.settings.max_tokens if options.max_tokens is None else options.max_tokens
         if most:
             body["max_tokens"] = most
         return body | {"tools": list(tools), "tool_choice": choice} if tools else body
@@ -471,12 +467,12 @@ class ModelCatalog:
 
     async def fast(self) -> str:
         """Return the name of the model for background work; "" for the configured one."""
-        return FAST if self._client.model_name != FAST and await self.card(FAST) else ""
+        return FAST if self._client.settings.model != FAST and await self.card(FAST) else ""
 
     async def smart(self) -> str:
         """Return the name of the model worth a second try; "" if there is none, or if it is the
         configured one under another name."""
-        if self._client.model_name == SMART:
+        if self._client.settings.model == SMART:
             return ""
         card, usual = await self.card(SMART), await self.card()
         same = card and usual and card.root and card.root == usual.root
@@ -487,21 +483,21 @@ class ModelCatalog:
 
         The configured one also replaces a name that the server does not have, which is logged once.
         """
-        if not name or name == self._client.model_name or await self.card(name):
+        if not name or name == self._client.settings.model or await self.card(name):
             self._missed.discard(name)
-            return "" if name == self._client.model_name else name
+            return "" if name == self._client.settings.model else name
         if name not in self._cards:
             return name  # the server was never reached: the request itself will show
         if name not in self._missed:
             self._missed.add(name)
-            _log.warning("models.unknown", model=name, asked_instead=self._client.model_name)
+            _log.warning("models.unknown", model=name, asked_instead=self._client.settings.model)
         return ""
 
     async def card(self, name: str = "") -> ModelCard | None:
         """Return the card of a model (by default the configured one) from the cache or the server,
         while that is away the last one; None if the server has none of that name, or was never
         reached."""
-        name = name or self._client.model_name
+        name = name or self._client.settings.model
         now = asyncio.get_running_loop().time()
         asked, card = self._cards.get(name, (-_CARD_SECONDS, None))
         settled = card is None or card.chooses_tools is not None
@@ -518,10 +514,6 @@ class ModelCatalog:
         self._cards[name] = (now, card)
         return card
 
-    async def supports_tools(self, name: str = "") -> bool:
-        """Return whether a model is known to choose well when to use a tool."""
-        return bool(await self.tool_judgement(name))
-
     async def tool_judgement(self, name: str = "") -> bool | None:
         """Return whether a model chooses well when to use a tool; None while that is unknown, as
         the server was not reached or has not tested it.
@@ -530,13 +522,15 @@ class ModelCatalog:
         """
         card = await self.card(name)
         if card is None:
-            return True if (name or self._client.model_name) in self._cards else None
+            return True if (name or self._client.settings.model) in self._cards else None
         return card.chooses_tools
 
     async def shown_name(self, name: str = "") -> str:
         """Return the name of a model as shown to people: that of the model behind an alias."""
         card = await self.card(name)
-        return (card.weights or card.root or card.id) if card else name or self._client.model_name
+        return (
+            (card.weights or card.root or card.id) if card else name or self._client.settings.model
+        )
 
 
 EMBEDDER = "multilingual-e5-small"

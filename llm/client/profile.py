@@ -23,6 +23,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from llm.client.response import AnswerLimit
+from llm.messages.message import CHARACTERS_PER_TOKEN
 from llm.reading.reading import Reading, refers_back
 
 _MAX_PIECE = 6  # words; another request needs a verb and something to do it to
@@ -48,7 +49,6 @@ _MIN_TOKENS = 500  # tokens; even on a slow machine the conversation around a qu
 _LONG_RESULT, _SHORT_RESULT = 20_000, 2_500
 """Characters of a tool's result, for a large window and for the smallest."""
 _RESULT_SHARE = 0.125  # of the window, which one result may take
-_CHARS_PER_TOKEN = 3  # of log lines and code, rather too few
 
 _LONG_ANSWER_SENTENCES = 4
 _CERTAINTY = 0.32
@@ -173,7 +173,7 @@ class Profile:
         share = [card.max_model_len * _RESULT_SHARE] if card.max_model_len else []
         half = [most / 2] if most else []
         tokens = min([*share, *half], default=_LONG_RESULT)
-        fitting = max(_SHORT_RESULT, round(tokens * _CHARS_PER_TOKEN))
+        fitting = max(_SHORT_RESULT, round(tokens * CHARACTERS_PER_TOKEN))
         return replace(
             profile,
             context_tokens=most,
@@ -193,9 +193,14 @@ class Profile:
 
     def may_shortcut(self, free: Iterable[str]) -> bool:
         """Return whether a form that has taken the pieces `free` over as they stand may answer in
-        place of the model."""
-        return self.shortcuts == "all" or all(
-            is_one_piece(piece) and not refers_back(piece) for piece in free
+        place of the model.
+
+        It cannot tell "check the oven" from "check the oven and tell me what bob said", so each
+        piece must be so short and simple that it has no room for another request.
+        """
+        return self.shortcuts == "all" or not any(
+            len(piece.split()) > _MAX_PIECE or _ANOTHER_CLAUSE.search(piece) or refers_back(piece)
+            for piece in free
         )
 
     def answer_limit(self, reading: Reading) -> AnswerLimit | None:
@@ -230,12 +235,3 @@ TINY = replace(
 )
 CAPABLE = Profile()
 _PROFILES: dict[str, Profile] = {"tiny": TINY, "small": SMALL, "capable": CAPABLE}
-
-
-def is_one_piece(text: str) -> bool:
-    """Return whether a text that a form has taken over as it stands is short and simple: it has no
-    room for another request.
-
-    A form cannot tell "check the oven" from "check the oven and tell me what bob said".
-    """
-    return len(text.split()) <= _MAX_PIECE and _ANOTHER_CLAUSE.search(text) is None

@@ -459,20 +459,16 @@ over, as the text so far came with tool calls."""
 
 _DONE = b"[DONE]"  # the data of the last event of a stream
 _FAREWELL = 0.05  # seconds that the end of a response may take after its last event
-_CHARACTERS_PER_TOKEN = 4
 # Characters of an answer, and of its thoughts; nobody reads more, and the end may never come.
 _MAX_ANSWER_LENGTH = 100_000
 
 
 class ResponseAccumulator:
-    """Assembles a reply to `prompt` from the events of a response; each piece of its text that
-    passes the filter is given to `on_text`."""
+    """Assembles a reply from the events of a response; each piece of its text that passes the
+    filter is given to `on_text`."""
 
-    def __init__(
-        self, on_text: OnText | None, text: AnswerFilter, prompt: Sequence[Message]
-    ) -> None:
+    def __init__(self, on_text: OnText | None, text: AnswerFilter) -> None:
         self._on_text = on_text
-        self._prompt = prompt
         self._text = text
         self._thought = ""
         self._left = _MAX_ANSWER_LENGTH  # of the text, in characters
@@ -487,11 +483,6 @@ class ResponseAccumulator:
     def is_full(self) -> bool:
         """True if enough of the answer has arrived; the rest is left unread."""
         return self._left <= 0 or self._text.has_ended
-
-    @property
-    def reported_prompt_tokens(self) -> int:
-        """The tokens of the prompt as the server reports them; 0 if it does not."""
-        return self._usage.prompt
 
     @property
     def has_shown_text(self) -> bool:
@@ -570,10 +561,8 @@ class ResponseAccumulator:
         """Return the whole reply."""
         finish_reason = "overlong" if self._left <= 0 else self._finish_reason or "stop"
         text, usage = self._text.shown.lstrip(), self._usage
-        if self.is_full and not usage.prompt:
-            # Reading stopped before the server could report it, so it is estimated.
-            characters = sum(len(message.get("content") or "") for message in self._prompt)
-            usage = TokenUsage(characters // _CHARACTERS_PER_TOKEN, self._pieces)
+        if self.is_full and not usage.prompt:  # the server could not report it yet
+            usage = TokenUsage(0, self._pieces)
         return ModelReply(
             # What follows a text that was cut off may continue its last line.
             text if finish_reason == "length" else text.rstrip(),

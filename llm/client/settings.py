@@ -69,7 +69,7 @@ class AgentSettings(Settings):
         14, ge=0, description="how long the traces of turns are kept; 0: the newest 20,000"
     )
 
-    @property
+    @cached_property
     def zone_name(self) -> str:
         """The IANA name of the zone in which people mean times: `timezone`, or the system's."""
         return self.timezone or system_zone()

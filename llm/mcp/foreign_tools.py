@@ -28,9 +28,6 @@ MAX_TOOLS = 64
 MAX_SCHEMA_LENGTH = 8_000
 """The most characters of a tool's whole description, as JSON."""
 
-MAX_TEXT_LENGTH = 20_000
-"""The most characters of a result; the toolbox cuts it further."""
-
 _MAX_NAME_LENGTH = 64  # characters, the limit of the OpenAI API
 _MAX_DESCRIPTION_LENGTH = 600
 _MAX_HINT_LENGTH = 200  # of one parameter
@@ -154,5 +151,4 @@ def result_text(result: types.CallToolResult) -> str:
     if not any(parts) and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]
     text = "\n".join(filter(None, parts)) or "(no text)"
-    text = text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]}..."
     return text.encode(errors="replace").decode()

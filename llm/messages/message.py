@@ -84,6 +84,9 @@ def _escape_disguised(match: re.Match[str]) -> str:
     return _escape(match) if _RESERVED.match(plain) else match[0]
 
 
+CHARACTERS_PER_TOKEN = 3
+"""Characters per token, rather too few, where nobody counts the tokens."""
+
 _TRUNCATION_MARK = "...[truncated]"
 
 
@@ -127,11 +130,6 @@ def within(sections: Sequence[PromptSection], budget: int) -> list[PromptSection
         replace(section, budget=length * budget // total)
         for section, length in zip(sections, lengths, strict=True)
     ]
-
-
-def render_sections(sections: Sequence[PromptSection]) -> str:
-    """Render the sections, separated by empty lines."""
-    return "\n\n".join(filter(None, map(str, sections)))
 
 
 MERGED_TYPES = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "quit"}
@@ -207,12 +205,18 @@ class ToolCall:
         Anything but a JSON object is therefore sent back as an empty object; the tool result says
         what was wrong.
         """
-        try:
-            is_object = isinstance(json.loads(self.arguments), dict)
-        except (ValueError, RecursionError):
-            is_object = False
-        function = {"name": self.name, "arguments": self.arguments if is_object else "{}"}
+        arguments = "{}" if self.fault() else self.arguments or "{}"
+        function = {"name": self.name, "arguments": arguments}
         return {"id": self.id, "type": "function", "function": function}
+
+    def fault(self) -> str:
+        """Return why the arguments are no JSON object, "" if they are one, or empty."""
+        try:
+            return "" if isinstance(json.loads(self.arguments or "{}"), dict) else "not an object"
+        except RecursionError:
+            return "nested too deeply"
+        except ValueError as error:
+            return str(error)
 
 
 @dataclass(frozen=True, slots=True)

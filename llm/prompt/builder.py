@@ -7,13 +7,13 @@ Personas describe the bot; they are Markdown files with front matter (docs/perso
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
 from typing import Annotated
 
 import structlog
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from llm.client.profile import Profile
 from llm.mcp.servers import McpServers
@@ -33,8 +33,14 @@ _log = structlog.get_logger()
 Names = tuple[Annotated[str, Field(min_length=1, max_length=64)], ...]
 
 
-class _FrontMatter(BaseModel):
-    """The front matter of a persona file."""
+class PersonaKeys(BaseModel):
+    """The front matter of a persona file; None and "" mean "as configured".
+
+    Small models get `short` instead of the text. `tools` and `skills` are the names of all that it
+    may use; None: whatever there is.
+    """
+
+    model_config = ConfigDict(frozen=True)
 
     name: str = Field("", pattern=f"^({NAME.pattern})?$")
     description: str = Field("", max_length=500)
@@ -46,32 +52,19 @@ class _FrontMatter(BaseModel):
     skills: Names | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Persona:
+class Persona(PersonaKeys):
     """A text about the bot in which `$names` stand for values of the place, and settings that
-    override the configured ones.
-
-    None and "" mean "as configured". Small models get `short` instead of the text. `tools` and
-    `skills` are the names of all that it may use; None: whatever there is.
-    """
+    override the configured ones."""
 
     text: str
-    name: str = ""
-    description: str = ""
-    short: str = ""
-    model: str = ""
-    temperature: float | None = None
-    max_tokens: int | None = None
-    tools: tuple[str, ...] | None = None
-    skills: tuple[str, ...] | None = None
 
     @classmethod
     def read(cls, path: Path) -> Persona:
         """Read a persona from a file. Raises ConfigError."""
-        front, text = parse(_FrontMatter, path)
+        front, text = parse(PersonaKeys, path)
         if not text:
             raise ConfigError(f"{path} says nothing below its front matter")
-        return cls(text, **dict(front))
+        return cls(text=text, **dict(front))
 
     def render(self, values: Mapping[str, str], *, short: bool = False) -> str:
         """Return the text with its `$names` replaced by the escaped `values`; with `short` the
@@ -81,17 +74,15 @@ class Persona:
         return Template(text).safe_substitute(harmless)
 
 
+@dataclass(frozen=True, slots=True)
 class Personas:
     """The tendril's own persona, those of a folder by file name, and the errors of files there
     that could not be read."""
 
-    def __init__(
-        self, own: Persona, named: Mapping[str, Persona], errors: Mapping[str, str]
-    ) -> None:
-        self.own = own
-        self.by_name = named
-        self.errors = errors
-        self._missed: set[str] = set()
+    own: Persona
+    by_name: Mapping[str, Persona]
+    errors: Mapping[str, str]
+    _missed: set[str] = field(default_factory=set)
 
     @classmethod
     def read(cls, own: Path, folder: Path, before: Personas) -> Personas:
@@ -133,7 +124,7 @@ class Personas:
         if persona := self.by_name.get(chosen.lower()):
             return persona
         if not NAME.fullmatch(chosen.lower()):
-            return Persona(chosen)
+            return Persona(text=chosen)
         if chosen not in self._missed:
             self._missed.add(chosen)
             _log.warning("personas.unknown", persona=chosen)
@@ -166,12 +157,12 @@ _TOOLS_BY_KIND: Mapping[str, frozenset[str]] = {
         ("who_said", "said_by", "when_said", "search", "local", "person", "seen", "links"),
         frozenset({"search_log", "search_memory"}),
     ),
-    **dict.fromkeys(("general", "live"), frozenset({"search_web", "web_search"})),
+    **dict.fromkeys(("general", "live"), frozenset({"search_web"})),
     **dict.fromkeys(
         ("remind", "reminders", "cancel_reminder", "schedule"),
         frozenset({"remind", "reminders", "cancel_reminder", "schedule"}),
     ),
-    "page": frozenset({"fetch_page", "read_page"}),
+    "page": frozenset({"read_page"}),
     **dict.fromkeys(
         ("remember", "recall", "forget_fact"),
         frozenset({"remember", "recall", "forget", "search_memory"}),
@@ -225,7 +216,7 @@ class PromptBuilder:
     MCP servers."""
 
     def __init__(self) -> None:
-        self.personas = Personas(Persona(""), {}, {})
+        self.personas = Personas(Persona(text=""), {}, {})
         self.registry = SkillRegistry({}, {})
         self.mcp_servers = McpServers()
         self._paths = (Path(), Path(), Path())

@@ -15,12 +15,11 @@ from datetime import UTC, datetime, timedelta
 
 from llm.client.profile import Profile
 from llm.messages.errors import ContextTooLong
-from llm.messages.message import Message, ShownText, escape_tags
+from llm.messages.message import CHARACTERS_PER_TOKEN, Message, ShownText, escape_tags
 from llm.prompt.context_manager import Counter, PromptInput, texts_shown
 from llm.reading.reading import ABOUT_TALK, GOING_ON, Reading
 from storage.chat_log.event import Event, EventType
 
-_CHARACTERS_PER_TOKEN = 3  # per token, at least, in most texts
 _SURELY = 0.9  # the probability that a question follows up, from which its thread is missed
 _FOLLOW_UP_WITHIN = timedelta(hours=1)  # for which a question may follow up on the last turn
 _MAX_ANSWER_LENGTH = 400  # characters of the last turn's answer that are shown
@@ -66,9 +65,9 @@ class CompactPromptContext:
     async def load(self) -> None:
         """Read the last turn if the question follows up on it, and the last lines if it is about
         them or unsure."""
-        conversation, window = self._given.conversation, self._given.log_window
+        given, window = self._given, self._given.log_window
         if self._reading.follows_up and not self._lines:
-            turns = await conversation.store.turns(conversation.name, limit=1)
+            turns = await given.store.turns(given.conversation, limit=1)
             if turns and self._now() - turns[-1].time < _FOLLOW_UP_WITHIN:
                 quoted = list(texts_shown(turns[-1]))
                 # Where lines are quoted in place of the model, it would only invent more of them.
@@ -93,7 +92,7 @@ class CompactPromptContext:
         The size is estimated: tokens are counted only if the whole prompt exceeds the budget, or if
         there is none. Raises ContextTooLong if it does not fit the window even without lines.
         """
-        limit = self._budget * _CHARACTERS_PER_TOKEN
+        limit = self._budget * CHARACTERS_PER_TOKEN
         while self._lines and sum(map(len, map(_line, self._lines))) > limit:
             self._drop_line()
         while True:
@@ -111,7 +110,7 @@ class CompactPromptContext:
             # As many as are surely too much, as each count is a request.
             excess = float(counted.tokens - room)
             while self._lines and excess > 0:
-                excess -= len(self._drop_line()) / _CHARACTERS_PER_TOKEN
+                excess -= len(self._drop_line()) / CHARACTERS_PER_TOKEN
 
     def _drop_line(self) -> str:
         """Drop the line that is worth least, and return its text."""

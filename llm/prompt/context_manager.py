@@ -9,6 +9,7 @@ what belongs to the asker and to this question: their earlier turns, memory, the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from typing import Literal, TypeVar
 from llm.client.token_usage import TokenCountResult
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import (
+    CHARACTERS_PER_TOKEN,
     EARLIER,
     NO_ASKER,
     Message,
@@ -27,7 +29,6 @@ from llm.messages.message import (
     escape_tags,
     render_block,
     render_line,
-    render_sections,
     stamp,
     within,
 )
@@ -36,7 +37,6 @@ from storage.chat_log.event import Event
 from storage.db.database import from_micros
 from storage.memory.conversations import Conversations, PromptWindow, Turn
 
-_CHARACTERS_PER_TOKEN = 3  # per token, at least, in most texts
 _SECTIONS_SHARE = 6  # the divisor of the window that gives the most characters of the sections
 _TURNS_SHARE = 8  # the divisor of the budget that gives the most characters of turns beside lines
 _STEPS_SHOWN = 2  # of the asker's latest turns, also if the channel's window has their answers
@@ -49,26 +49,19 @@ Counter = Callable[[Sequence[Message]], Awaitable[TokenCountResult]]
 """Counts the tokens of a prompt, and returns them with the model's context window."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """Where the turns of a conversation are stored: in `store` under `name`, with its `person` and
-    `room`."""
-
-    store: Conversations
-    name: str
-    room: str = ""
-    person: str = ""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptInput:
     """A question, and the input of its prompt for a model of any size.
 
-    `system` is the text at the beginning of the prompt. `found` are log lines that answer the
-    question, however old.
+    The turns of its `conversation`, of this `room` and `person`, are in `store`. `system` is the
+    text at the beginning of the prompt. `found` are log lines that answer the question, however
+    old.
     """
 
-    conversation: Conversation
+    store: Conversations
+    conversation: str
+    room: str
+    person: str
     system: str
     question: Question
     log_window: LogWindow | None = None
@@ -85,32 +78,18 @@ class PromptInput:
     ) -> None:
         """Store the question and the messages that answer it; `related` are the ids of the older
         lines that the turn was shown."""
-        live, conversation = self.live_window, self.conversation
+        live = self.live_window
         anchor = await live.question_event_id() if live else 0
         turn = Turn(anchor, now, (self.question.message(), *messages), related=tuple(related))
-        room = conversation.room or conversation.name
-        await conversation.store.add(conversation.name, turn, room, conversation.person)
-
-
-@dataclass(frozen=True, slots=True)
-class ContextLimits:
-    """The limits of lines and turns in a prompt: a `share` of the model's window, and at most
-    `tokens` (None: no other limit)."""
-
-    share: float = 0.5
-    tokens: int | None = None
-
-    def characters(self, window: int) -> int:
-        """Return the limit, in characters, for a window of so many tokens."""
-        tokens = int(window * self.share)
-        most = tokens if self.tokens is None else min(tokens, self.tokens)
-        return most * _CHARACTERS_PER_TOKEN
+        await self.store.add(self.conversation, turn, self.room, self.person)
 
 
 class PromptContext:
     """The prompt for one question of a conversation.
 
-    `sections` are memory and what else stands beside the question, the most important last.
+    `sections` are memory and what else stands beside the question, the most important last. Lines
+    and turns may take a `share` of the model's window, and at most `most_tokens` (None: no other
+    limit).
     """
 
     is_lost = False  # it shows the conversation that a question may follow up on
@@ -120,13 +99,14 @@ class PromptContext:
         given: PromptInput,
         *,
         sections: Sequence[PromptSection] = (),
-        limits: ContextLimits | None = None,
+        share: float = 0.5,
+        most_tokens: int | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._given = given
         self._sections = list(sections)
         self._found = list(given.found)
-        self._limits = limits or ContextLimits()
+        self._share, self._most_tokens = share, math.inf if most_tokens is None else most_tokens
         self._now = now
         self._zone = given.log_window.quoting.zone if given.log_window else UTC
         self._window = 0  # tokens; 0: not known yet
@@ -137,8 +117,7 @@ class PromptContext:
 
     async def load(self) -> None:
         """Read the turns of the conversation."""
-        conversation = self._given.conversation
-        _, self._stored = await conversation.store.recall(conversation.name)
+        _, self._stored = await self._given.store.recall(self._given.conversation)
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """Return the messages, including the `steps` of the run, and leave `reserve` tokens free.
@@ -152,9 +131,10 @@ class PromptContext:
         if counted.window != self._window:
             self._window = counted.window
             self._sections = within(
-                self._sections, self._window * _CHARACTERS_PER_TOKEN // _SECTIONS_SHARE
+                self._sections, self._window * CHARACTERS_PER_TOKEN // _SECTIONS_SHARE
             )
-            await self._fill(self._limits.characters(self._window))
+            most = min(int(self._window * self._share), self._most_tokens)
+            await self._fill(int(most * CHARACTERS_PER_TOKEN))
             counted = await count(self._messages(kept))
         room = counted.window - reserve
         while counted.tokens > room:
@@ -174,8 +154,7 @@ class PromptContext:
         """Choose the lines and turns to show, in at most so many characters."""
         self._characters = characters
         if self._given.log_window:
-            conversation = self._given.conversation
-            answers = partial(conversation.store.answers, conversation.room or conversation.name)
+            answers = partial(self._given.store.answers, self._given.room)
             self._lines = await self._given.log_window.lines(characters, answers)
         if not self._lines:
             self._turns = _newest(self._stored, characters)
@@ -205,10 +184,8 @@ class PromptContext:
         # A conversation without a log goes on where its turns now begin, so that its next prompt
         # has the same beginning.
         if not self._lines and self._turns and self._turns[0] is not self._stored[0]:
-            conversation = self._given.conversation
-            await conversation.store.move_window(
-                conversation.name, PromptWindow(0, self._turns[0].id)
-            )
+            window = PromptWindow(0, self._turns[0].id)
+            await self._given.store.move_window(self._given.conversation, window)
 
     def _messages(self, steps: Sequence[Message]) -> list[Message]:
         messages: list[Message] = [{"role": "system", "content": self._given.system}]
@@ -229,7 +206,7 @@ class PromptContext:
             ]
         shown = {line.id for line in self._lines}
         found = [render_line(event, self._zone) for event in self._found if event.id not in shown]
-        sections = render_sections(self._sections)
+        sections = "\n\n".join(filter(None, map(str, self._sections)))
         before = lines + render_block(found, EARLIER) + (f"{sections}\n\n" if sections else "")
         return [
             *messages,

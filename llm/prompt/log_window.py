@@ -221,8 +221,7 @@ class LogWindow:
         return said
 
     def _query(self) -> Query:
-        scope = Scope.from_places(self.place)
-        return Query(scope=scope, before_id=self.anchor, since=self.since)
+        return replace(self.before(), since=self.since)
 
 
 def _newest(lines: Sequence[WindowLine], most_said: int, characters: int) -> list[WindowLine]:

@@ -1,1 +1,1 @@
-"""Background jobs, cron schedules, natural-language times."""
+"""Background jobs, cron schedules."""

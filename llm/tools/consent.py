@@ -183,7 +183,7 @@ def to_remind(said: Said, given: Mapping[str, Any]) -> str:
 def to_schedule(said: Said, given: Mapping[str, Any]) -> str:
     """The asker has written the question, which will be asked with their rights."""
     question = given["question"]
-    if is_order(question, f"{_KICK}|{_BAN}|{_DELETE}", "") or _MODE.search(question):
+    if any(orders_in(question, f"{_KICK}|{_BAN}|{_DELETE}")) or _MODE.search(question):
         return "orders are scheduled by the command `schedule` only: tell them to write it"
     # Not in a follow-up: that may be somebody else's, who has the nick by now.
     is_written = " ".join(question.casefold().split()) in " ".join(said.now[0].casefold().split())
@@ -218,14 +218,17 @@ def stands_in(text: str, message: str) -> bool:
     return 2 * len(strange) <= len(told) > 0 and all(rarity(each) <= _EVERYDAY for each in strange)
 
 
-def is_order(text: str, verbs: str, nick: str) -> bool:
-    """Return whether a sentence of a text is an order with one of these verbs, `a|b`.
+def orders_in(text: str, verbs: str) -> Iterator[str]:
+    """Yield the sentences of a text that are orders with one of these verbs, `a|b`.
 
-    The verb is an imperative, or follows "can you". Doubtful sentences are no orders: then the
-    asker is only told to write one. `nick`, whom it is about, is a name and not a word of the
-    sentence, even if it is "never".
+    The verb is an imperative, or follows "can you"; the sentence is not negated. Doubtful sentences
+    are no orders: then the asker is only told to write one.
     """
-    return any(_orders_in(text, verbs, nick))
+    order = re.compile(_ORDER.format(verbs=verbs), re.IGNORECASE)
+    for sentence in _SENTENCE.findall(text):
+        is_request = not sentence.endswith("?") or re.search(_REQUEST, sentence, re.IGNORECASE)
+        if is_request and not _NO_ORDER.match(sentence) and order.search(sentence.lstrip()):
+            yield sentence
 
 
 def _not_asked(said: Said, order: str) -> str:
@@ -254,18 +257,7 @@ def _orders(said: Said, verbs: str, kind: str = "") -> Iterator[str]:
     if kind and said.kind == kind and not _NO_ORDER.match(said.now[0]):
         yield said.now[0]
     for text in said.now:
-        yield from _orders_in(text, verbs)
-
-
-def _orders_in(text: str, verbs: str, nick: str = "") -> Iterator[str]:
-    """Yield the orders in a text: sentences with one of these verbs that are neither negated nor a
-    question other than "can you". `nick` is masked, unless it is empty."""
-    order = re.compile(_ORDER.format(verbs=verbs), re.IGNORECASE)
-    masked = _mention(nick).sub("x", text) if nick else text
-    for sentence in _SENTENCE.findall(masked):
-        is_request = not sentence.endswith("?") or re.search(_REQUEST, sentence, re.IGNORECASE)
-        if is_request and not _NO_ORDER.match(sentence) and order.search(sentence.lstrip()):
-            yield sentence
+        yield from orders_in(text, verbs)
 
 
 def _mention(nick: str) -> re.Pattern[str]:

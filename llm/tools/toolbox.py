@@ -9,7 +9,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import ModuleType
 from typing import Any, Literal, NewType, TypedDict, TypeVar, Unpack, get_type_hints, overload
@@ -129,10 +129,8 @@ class Tool:
     """The tool as OpenAI's `tools` field describes it."""
     run: Callable[..., Awaitable[object]]
     options: ToolOptions = ToolOptions()
-    key_parameter: str = ""
-    """Name of the parameter that receives the `EffectKey`, "" if there is none."""
-    length_parameter: str = ""
-    """Name of the parameter that receives the `ResultLength`, "" if there is none."""
+    hidden: Mapping[str, object] = field(default_factory=dict)
+    """The parameters that the model does not see, by name: `EffectKey` or `ResultLength`."""
     model_parameter: str = ""
     """Name of the parameter that receives all `arguments` as one object, "" if there is none."""
 
@@ -314,8 +312,8 @@ class Toolbox:
             raise ToolError(f"not done: {why}")
         # Shallow, unlike `model_dump`: parameters that are models themselves stay models.
         given = {item.model_parameter: values} if item.model_parameter else dict(values)
-        hidden = {item.key_parameter: key, item.length_parameter: ResultLength(self._length)}
-        given |= {name: value for name, value in hidden.items() if name}
+        length = ResultLength(self._length)
+        given |= {name: key if kind is EffectKey else length for name, kind in item.hidden.items()}
         try:
             async with asyncio.timeout(timeout):
                 result = await item.run(**given)
@@ -419,16 +417,15 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
     name = getattr(function, "__name__", "")
     options: ToolOptions = getattr(function, _MARK)
     hints = get_type_hints(function, include_extras=True)
-    hidden = {hint: each for each, hint in hints.items() if hint in (EffectKey, ResultLength)}
-    key, length = hidden.get(EffectKey, ""), hidden.get(ResultLength, "")
-    if bool(key) != (options.effect and options.keyed):
+    hidden = {each: hint for each, hint in hints.items() if hint in (EffectKey, ResultLength)}
+    if (EffectKey in hidden.values()) != (options.effect and options.keyed):
         raise TypeError(
             f"@tool {name}: effect=True, keyed=True and a parameter of type EffectKey go together"
         )
     fields: dict[str, Any] = {
         each.name: (hints[each.name], ... if each.default is each.empty else each.default)
         for each in inspect.signature(function).parameters.values()
-        if each.name not in ("self", key, length)
+        if each.name != "self" and each.name not in hidden
     }
     whole, (model, _) = next(iter(fields.items()), ("", (None, ...)))
     if len(fields) != 1 or not (inspect.isclass(model) and issubclass(model, BaseModel)):
@@ -440,7 +437,7 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
     parameters.pop("description", None)  # of the model's class, which is for programmers
     told = {"name": name, "description": description, "parameters": parameters}
     schema = {"type": "function", "function": told}
-    return Tool(name, model, schema, function, options, key, length, whole)
+    return Tool(name, model, schema, function, options, hidden, whole)
 
 
 def concise_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

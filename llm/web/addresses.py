@@ -96,11 +96,6 @@ class AddressPolicy:
         ip = ip_address(address)
         return ip in self.allowed or not (is_special(ip) or _is_own(_behind_nat64(ip)))
 
-    def has_port(self, port: int) -> bool:
-        """Return whether pages may be fetched from a port. Other ports belong to other services,
-        which a request could disturb."""
-        return self.ports is None or port in self.ports
-
 
 def is_address(host: str) -> bool:
     """Return whether a host is an IP address in its usual notation."""

@@ -42,6 +42,7 @@ _CACHE_SIZE = 64  # pages and robots.txt files
 _CACHE_SECONDS = 600.0  # seconds that they are cached
 _MAX_CONCURRENT = 4  # concurrent fetches
 _MAX_URL_LENGTH = 2_000
+_MAX_REDIRECTS = 5
 _HEADERS = {
     "User-Agent": f"Mozilla/5.0 (compatible; {AGENT}/1; reads a page that somebody asked about)",
     "Accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5",
@@ -55,12 +56,10 @@ _ODD = re.compile(r"[\s\\\x00-\x20\x7f]")
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
     """Limits of one fetch: `size` in bytes, before and after decompression, `time` in seconds from
-    the first DNS query to the last byte, and the number of `redirects`. A larger page is refused
-    or, with `cuts`, truncated."""
+    the first DNS query to the last byte. A larger page is refused or, with `cuts`, truncated."""
 
     size: int = 2_000_000
     time: float = 15.0
-    redirects: int = 5
     cuts: bool = False
 
 
@@ -137,7 +136,7 @@ class Fetcher:
 
     async def _follow(self, url: str, types: frozenset[str], *, asks_robots: bool) -> Page:
         """Request a URL, follow its redirects and read the page. Raises PageError."""
-        for _ in range(self._limits.redirects + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             target = await self._check(url)
             rules = await self._rules(target) if asks_robots else None
             if rules and not rules.can_fetch(str(target.url), AGENT):
@@ -155,7 +154,7 @@ class Fetcher:
                     raise PageRefused(f"it is {kind[:60] or 'of no type'}, which is not read here")
                 body = await _decode(response, self._limits.size, cuts=self._limits.cuts)
                 return Page(str(target.url), kind, response.charset_encoding or "", body)
-        raise PageRefused(f"it redirects more than {self._limits.redirects} times")
+        raise PageRefused(f"it redirects more than {_MAX_REDIRECTS} times")
 
     async def _rules(self, target: _Target) -> Any:
         """Return the parsed robots.txt of a host, None if everything is allowed.
@@ -167,7 +166,7 @@ class Fetcher:
         if known := self._cached((origin,)):
             return known[0]
         at, rules = replace(target, url=httpx2.URL(origin)), None
-        for _ in range(self._limits.redirects + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             async with self._request(at) as response:
                 if response.has_redirect_location:
                     # Checked like any redirect, or robots.txt could lead to an internal address.
@@ -193,7 +192,8 @@ class Fetcher:
         parsed = _parse(url)
         host = parsed.raw_host.decode("ascii")
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
-        if not self._policy.has_port(port):
+        # Other ports belong to other services, which a request could disturb.
+        if self._policy.ports is not None and port not in self._policy.ports:
             raise PageRefused(f"port {port} is none that pages come from")
         if is_address(host):
             endpoints: Sequence[Endpoint] = (Endpoint(host, port),)

@@ -27,64 +27,47 @@ class SearchResult:
     snippet: str
 
 
-class SearxngSearch:
-    """A SearXNG server, whose settings must allow the JSON format. Its URL is configured by the
-    operator and trusted, so it may be on the local network."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
-        """Return at most `limit` pages, best first. Raises PageUnreadable."""
-        asked = {"q": query, "format": "json", "safesearch": "1"}
-        try:
-            async with httpx2.AsyncClient(timeout=_TIMEOUT, trust_env=False) as client:
-                response = await client.get(f"{self._url}/search", params=asked)
-                response.raise_for_status()
-                found = response.json()["results"]
-        except httpx2.HTTPStatusError as error:
-            if error.response.status_code == 403:
-                raise PageUnreadable(
-                    "the SearXNG server does not give JSON: its operator lists json under"
-                    " search.formats in settings.yml"
-                ) from error
-            raise PageUnreadable(_NO_ANSWER) from error
-        except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
-            raise PageUnreadable(_NO_ANSWER) from error
-        return _results(found, "url", "content", limit)
+async def find_pages(engine: str, query: str, limit: int) -> Sequence[SearchResult]:
+    """Return at most `limit` pages, best first, found by the `engine` that `[pages] search` names.
+    Raises ExtraMissing and PageUnreadable."""
+    if engine == PUBLIC_ENGINES:
+        return await _search_public(query, limit)
+    # A SearXNG server. The operator has configured its URL, so it may be on the local network.
+    asked = {"q": query, "format": "json", "safesearch": "1"}
+    try:
+        async with httpx2.AsyncClient(timeout=_TIMEOUT, trust_env=False) as client:
+            response = await client.get(f"{engine}/search", params=asked)
+            response.raise_for_status()
+            found = response.json()["results"]
+    except httpx2.HTTPStatusError as error:
+        if error.response.status_code == 403:
+            raise PageUnreadable(
+                "the SearXNG server does not give JSON: its operator lists json under"
+                " search.formats in settings.yml"
+            ) from error
+        raise PageUnreadable(_NO_ANSWER) from error
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
+        raise PageUnreadable(_NO_ANSWER) from error
+    return _results(found, "url", "content", limit)
 
 
-class DdgsSearch:
-    """Public search engines, queried with the library ddgs."""
-
-    async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
-        """Return at most `limit` pages, best first. Raises ExtraMissing and PageUnreadable."""
-        try:
-            import ddgs
-        except ImportError as error:
-            raise ExtraMissing from error
-        try:
-            # ddgs has a blocking API.
-            found = await asyncio.to_thread(
-                lambda: ddgs.DDGS(timeout=int(_TIMEOUT)).text(query, max_results=limit)
-            )
-        except Exception as error:
-            # ddgs passes on errors of its HTTP client and of pages that have changed; to whoever
-            # asks they all mean the same. Their messages may contain the query.
-            _log.warning("search.failed", error=type(error).__name__)
-            raise PageUnreadable(_NO_ANSWER) from error
-        return _results(found, "href", "body", limit)
-
-
-WebSearch = SearxngSearch | DdgsSearch
-"""A search engine."""
-
-
-def create_search(setting: str) -> WebSearch | None:
-    """Return the search engine for the setting `[pages] search`, None if that is empty."""
-    if not setting:
-        return None
-    return DdgsSearch() if setting == PUBLIC_ENGINES else SearxngSearch(setting)
+async def _search_public(query: str, limit: int) -> Sequence[SearchResult]:
+    """Query public search engines with the library ddgs."""
+    try:
+        import ddgs
+    except ImportError as error:
+        raise ExtraMissing from error
+    try:
+        # ddgs has a blocking API.
+        found = await asyncio.to_thread(
+            lambda: ddgs.DDGS(timeout=int(_TIMEOUT)).text(query, max_results=limit)
+        )
+    except Exception as error:
+        # ddgs passes on errors of its HTTP client and of pages that have changed; to whoever
+        # asks they all mean the same. Their messages may contain the query.
+        _log.warning("search.failed", error=type(error).__name__)
+        raise PageUnreadable(_NO_ANSWER) from error
+    return _results(found, "href", "body", limit)
 
 
 def _results(found: object, url: str, snippet: str, limit: int) -> Sequence[SearchResult]:

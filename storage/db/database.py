@@ -68,9 +68,10 @@ class Backend(Protocol):
         and return its rows."""
 
     def changes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever lines may have been logged, by any process, for ever.
+        """Yield whenever any process may have written, except with `exclusive=False`, for ever.
 
-        The first time is at once. Changes in quick succession may be merged into one.
+        The first time is at once, and it yields now and then without a change. Changes in quick
+        succession may be merged into one.
         """
 
 

@@ -32,6 +32,15 @@ def make_file(path: Path) -> None:
     tighten(path)
 
 
+def sync(path: Path) -> None:
+    """Wait until a file, or the entries of a folder, are on the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def tighten(path: Path) -> None:
     """Revoke others' permissions on a file or folder; one that is not ours stays as it is."""
     with suppress(OSError):

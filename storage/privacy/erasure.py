@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,7 +53,6 @@ from storage.queues.reminders import Owner, Reminders
 from storage.runs.runs import Runs
 from storage.usage.token_spending import Spending
 
-_EVENTS_PER_READ = 5_000  # events held in memory at once
 _COPIES, _RECORDS, _EVENTS = "copies", "records", "events"
 """The steps that are not named after another tendril's store."""
 _STORE_SUFFIX = ".db"
@@ -346,9 +345,9 @@ async def _has_reminders(
 async def _events_of(log: ChatLog, person: Person | NamedPerson) -> list[Event]:
     found: dict[int, Event] = {}
     for query in person.queries():
-        async for event in _iterate(log, query):
-            if person.owns(event):
-                found[event.id] = replace(event, text="")  # to save memory
+        async for events in log.pieces(query):
+            # Without the texts, to save memory.
+            found |= {each.id: replace(each, text="") for each in events if person.owns(each)}
     return list(found.values())
 
 
@@ -361,16 +360,17 @@ async def _replies(log: ChatLog, ids: frozenset[int]) -> set[int]:
     quoting = await log.read(answers_quoting, ids)
     answered = ids | quoting
     to_them: dict[str, bool] = {}  # by private conversation: was the person the last to speak?
-    async for event in _iterate(log, Query(scope=EVERYTHING, after_id=min(ids) - 1)):
-        place = f"{event.network}/{event.channel}"
-        if not event.own:
-            to_them[place] = event.private and event.id in ids
-        elif (
-            event.id in quoting
-            or event.reply_to in answered
-            or (event.reply_to is None and to_them.get(place))
-        ):
-            replies.add(event.id)
+    async for events in log.pieces(Query(scope=EVERYTHING, after_id=min(ids) - 1)):
+        for event in events:
+            place = f"{event.network}/{event.channel}"
+            if not event.own:
+                to_them[place] = event.private and event.id in ids
+            elif (
+                event.id in quoting
+                or event.reply_to in answered
+                or (event.reply_to is None and to_them.get(place))
+            ):
+                replies.add(event.id)
     return replies
 
 
@@ -391,22 +391,10 @@ async def _said_in_their_rooms(
             continue
         if network is None or place.network == network:
             query = Query(scope=Scope.from_places(place))
-            events = [event async for event in _iterate(log, query)]
+            events = [event async for piece in log.pieces(query) for event in piece]
             if all(event.own or event.id in ids for event in events):
                 found.update(event.id for event in events if event.own)
     return found
-
-
-async def _iterate(log: ChatLog, query: Query) -> AsyncIterator[Event]:
-    last = query.after_id or 0
-    while True:
-        piece = replace(query, after_id=last, limit=_EVENTS_PER_READ)
-        events = await log.find(piece, newest=False)
-        for event in events:
-            yield event
-        if len(events) < _EVENTS_PER_READ:
-            return
-        last = events[-1].id
 
 
 async def _turns_of(database: Database, ids: frozenset[int]) -> list[DeletedTurn]:

@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from storage.chat_log.event import Place
 from storage.db.database import Connection, Database, from_micros, to_micros
 
+_JUST_NOW = timedelta(minutes=10)  # while somebody's own answer is the one they go on reading
+
 
 @dataclass(frozen=True, slots=True)
 class Paste:
@@ -62,10 +64,15 @@ class Pastes:
         """Return the paste with this id, unless it has expired."""
         return await self._fetch("id = ?", token)
 
-    async def latest(self, place: Place) -> Paste | None:
-        """Return the newest paste of a place that has lines left to say."""
-        where = "network = ? AND channel = ? AND rest <> '' ORDER BY time DESC LIMIT 1"
-        return await self._fetch(where, place.network, place.channel)
+    async def latest(self, place: Place, nick: str) -> Paste | None:
+        """Return the newest paste of a place that has lines left to say: one that `nick` has just
+        been answered with, while several answer at once, else anybody's."""
+        recent = to_micros(datetime.now(UTC) - _JUST_NOW)
+        where = (
+            "network = ? AND channel = ? AND rest <> ''"
+            " ORDER BY (nick = ? AND time > ?) DESC, time DESC LIMIT 1"
+        )
+        return await self._fetch(where, place.network, place.channel, nick, recent)
 
     async def save_rest(self, token: str, rest: tuple[str, ...]) -> None:
         """Store the lines that are still left to say."""
@@ -73,7 +80,7 @@ class Pastes:
             "UPDATE pastes SET rest = ? WHERE id = ?", ["\n".join(rest), token]
         )
 
-    async def _fetch(self, where: str, *values: str) -> Paste | None:
+    async def _fetch(self, where: str, *values: str | int) -> Paste | None:
         row = await self._database.fetch_one(
             f"SELECT * FROM pastes WHERE expires > ? AND {where}",
             [to_micros(datetime.now(UTC)), *values],

@@ -13,8 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from storage.connection import NOTIFY, Connection, Dialect
-from storage.db.database import Database, Row, from_micros, to_micros
+from storage.db.database import Connection, Database, Row, from_micros, to_micros
 from storage.db.errors import StorageError
 
 Priority = Literal["interactive", "background"]
@@ -75,12 +74,7 @@ class Keys:
         """Issue a new key and return its secret, which is not stored. Raises KeyExists."""
         secret = _new_secret()
         values = _values(key, secret, is_launch=False)
-
-        def insert(db: Connection) -> int:
-            _announce(db)
-            return db.execute(f"{_INSERT} ON CONFLICT DO NOTHING", values).rowcount
-
-        if await self._database.write(insert) == 0:
+        if await self._database.execute(f"{_INSERT} ON CONFLICT DO NOTHING", values) == 0:
             raise KeyExists(f"there is a key {key.name} already; revoke it first")
         return secret
 
@@ -92,7 +86,6 @@ class Keys:
         def replace(db: Connection) -> None:
             db.execute("DELETE FROM keys WHERE launch = 1")
             db.executemany(_INSERT, rows)
-            _announce(db)
 
         await self._database.write(replace)
         return made
@@ -100,13 +93,7 @@ class Keys:
     async def revoke(self, name: str) -> bool:
         """Revoke the issued key called `name`; return False if there is none."""
         sql = "UPDATE keys SET revoked = ? WHERE name = ? AND revoked IS NULL AND launch = 0"
-        now = to_micros(datetime.now(UTC))
-
-        def update(db: Connection) -> bool:
-            _announce(db)
-            return db.execute(sql, [now, name]).rowcount > 0
-
-        return await self._database.write(update)
+        return await self._database.execute(sql, [to_micros(datetime.now(UTC)), name]) > 0
 
     async def active(self) -> Mapping[bytes, Key]:
         """Return the valid keys by digest, launch keys included."""
@@ -150,12 +137,6 @@ def _values(key: Key, secret: str, *, is_launch: bool) -> Mapping[str, Any]:
         "created": to_micros(datetime.now(UTC)),
         "launch": is_launch,
     }
-
-
-def _announce(db: Connection) -> None:
-    """Notify the agent servers that keys have changed. With SQLite they poll the file instead."""
-    if db.dialect is Dialect.POSTGRES:
-        db.execute(NOTIFY)
 
 
 def _key(row: Row) -> Key:

@@ -110,6 +110,22 @@ class _Server(uvicorn.Server):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), 1)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End as soon as no answer is in progress; uvicorn would look ten times a second."""
+        state = self.server_state
+        for each in (*self.servers, *(sockets or ())):
+            each.close()
+        for connection in list(state.connections):
+            connection.shutdown()
+        await asyncio.sleep(0)  # connections without a request end now
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SHUTDOWN_GRACE):
+                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn tells nobody
+                    await asyncio.sleep(0.01)
+        for task in state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Install no signal handlers."""

@@ -16,20 +16,20 @@ from tests.kit.clock import ManualClock
 from tests.kit.command import terrarium
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
-from tests.kit.ircd import Ircd, inspircd
+from tests.kit.ircd import SERVERS, Ircd, embedded_ircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 PIN = "my bank pin is 4711 and I want to leave Contoso"
 LONG = "\n".join(f"line {number} of zzsecretlong" for number in range(9))
-BRIDGE = {"relays": ["bridge!*@*"]}
+BRIDGE: dict[str, Any] = {"relays": ["bridge!*@*"]}
 
 
 @asynccontextmanager
-async def bot_on_inspircd(
-    data: Path, **irc: Any
+async def bot(
+    data: Path, *, server: str = "embedded", **irc: Any
 ) -> AsyncIterator[tuple[IrcTendril, ScriptedOpenAI, Ircd]]:
-    """The bot on InspIRCd, with a scripted model."""
-    async with ScriptedOpenAI() as script, inspircd() as ircd:
+    """The bot on a network, with a scripted model."""
+    async with ScriptedOpenAI() as script, SERVERS[server]() as ircd:
         config = irc_config(data, ircd.port, script.url, irc=irc)
         async with irc_tendril(config) as tendril:
             yield tendril, script, ircd
@@ -52,7 +52,7 @@ async def events_of(tendril: IrcTendril) -> list[Event]:
 
 
 async def test_whoever_takes_a_nick_gets_an_empty_room_of_their_own(tmp_path: Path) -> None:
-    async with bot_on_inspircd(tmp_path, person_per_minute=600) as (tendril, script, ircd):
+    async with bot(tmp_path, person_per_minute=600) as (tendril, script, ircd):
         async with irc_client(ircd.port, "ada") as ada:
             script.say("Noted.")
             assert await told(ada, PIN) == "Noted."
@@ -104,7 +104,7 @@ async def test_a_private_room_is_exported_by_its_owner_and_shown_nowhere_else(
     tmp_path: Path,
 ) -> None:
     async with (
-        bot_on_inspircd(tmp_path) as (_, script, ircd),
+        bot(tmp_path) as (_, script, ircd),
         irc_client(ircd.port, "ada") as ada,
     ):
         script.say("Noted.")
@@ -122,7 +122,7 @@ async def test_a_private_reminder_is_told_to_its_owner_and_not_to_the_nick(
 ) -> None:
     noon, minute = datetime(2026, 5, 1, 12, tzinfo=UTC), timedelta(minutes=1)
     clock = ManualClock(noon)
-    async with ScriptedOpenAI() as script, inspircd() as ircd:
+    async with ScriptedOpenAI() as script, embedded_ircd() as ircd:
         config = irc_config(tmp_path, ircd.port, script.url)
         async with irc_tendril(config, clock):
             async with irc_client(ircd.port, "ada") as ada:
@@ -144,7 +144,7 @@ async def test_a_private_reminder_is_told_to_its_owner_and_not_to_the_nick(
 
 
 async def test_an_opt_out_cannot_be_taken_over_or_taken_back_by_others(tmp_path: Path) -> None:
-    async with bot_on_inspircd(tmp_path, **BRIDGE) as (tendril, _, ircd):
+    async with bot(tmp_path, **BRIDGE) as (tendril, _, ircd):
         async with irc_client(ircd.port, "ada") as ada:
             await ada.join(ROOM)
             assert (await told(ada, ".nolog", ROOM)).startswith("[#terrarium] I keep nothing more")
@@ -178,7 +178,7 @@ async def test_an_opt_out_cannot_be_taken_over_or_taken_back_by_others(tmp_path:
 
 async def test_words_for_operators_stay_among_operators(tmp_path: Path) -> None:
     async with (
-        bot_on_inspircd(tmp_path) as (tendril, script, ircd),
+        bot(tmp_path, server="inspircd") as (tendril, script, ircd),
         irc_client(ircd.port, "op") as op,
         irc_client(ircd.port, "bob") as bob,
     ):
@@ -210,7 +210,7 @@ async def test_words_for_operators_stay_among_operators(tmp_path: Path) -> None:
 
 async def test_a_relay_speaks_for_people_on_channels_only(tmp_path: Path) -> None:
     async with (
-        bot_on_inspircd(tmp_path, channels=[ROOM, "#other"], **BRIDGE) as (tendril, _, ircd),
+        bot(tmp_path, channels=[ROOM, "#other"], **BRIDGE) as (tendril, _, ircd),
         irc_client(ircd.port, "bridge") as bridge,
         irc_client(ircd.port, "boss") as boss,
     ):

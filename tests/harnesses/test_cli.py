@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.status import ProcessState, StatusFile
 from storage.chat_log.event import Event, EventType
 from storage.db.database import Database
 from storage.log import ChatLog
@@ -219,7 +219,7 @@ async def test_doctor_of_one_process_goes_by_its_word(tmp_path: Path) -> None:
     assert (well.status, well.out) == (0, "ok       irc  Terra on #terrarium\n")
     status.waiting("not yet on irc")
     assert (await asked()).out == "problem  irc  not yet on irc\n"
-    status.mark_stopped()
+    status.report(ProcessState.STOPPED)
     assert "it was stopped" in (await asked()).out
 
 

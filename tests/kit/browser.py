@@ -1,6 +1,8 @@
-"""Debian's Chromium, driven by Playwright.
+"""Debian's Chromium, driven by Playwright: `browser`, or one for all tests of a module.
 
-async with browser() as chromium:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+async def test_a_page(chromium: Browser) -> None:
     page = await visit(chromium, f"{site.url}/")
 """
 
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.kit.patience import PATIENCE
@@ -46,6 +49,21 @@ async def browser() -> AsyncIterator[Browser]:
             yield chromium
         finally:
             await chromium.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running_browser() -> AsyncIterator[Browser]:
+    """The browser of all tests of a module."""
+    async with browser() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def chromium(running_browser: Browser) -> AsyncIterator[Browser]:
+    """The browser of the module; what a test has opened in it is closed after the test."""
+    yield running_browser
+    for context in running_browser.contexts:
+        await context.close()
 
 
 async def visit(

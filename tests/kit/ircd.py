@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from harnesses.irc.ircd import commands
+from harnesses.irc.ircd.server import Client, Server
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
@@ -72,17 +73,11 @@ OPERATORS = """\
 
 @dataclass(frozen=True, slots=True)
 class Ircd:
-    """A running server."""
+    """A running server; `kill` ends it like a crash and waits for its end."""
 
     host: str
     port: int
-    process: asyncio.subprocess.Process
-
-    async def kill(self) -> None:
-        """Kill the server with SIGKILL, like a crash, and wait for its end."""
-        if self.process.returncode is None:
-            self.process.kill()
-        await self.process.wait()
+    kill: Callable[[], Awaitable[object]]
 
 
 @asynccontextmanager
@@ -124,14 +119,29 @@ async def inspircd(
 
 @asynccontextmanager
 async def embedded_ircd(port: int | None = None) -> AsyncIterator[Ircd]:
-    """Run the IRC server that is part of `terrarium up`."""
+    """Run the IRC server that is part of `terrarium up`, in this event loop."""
+    server, transports = Server(commands.run), list[asyncio.BaseTransport]()
 
-    def command(port: int, folder: Path) -> Sequence[str]:
-        module = [sys.executable, "-m", "harnesses.irc.ircd"]
-        return [*module, "--host", "127.0.0.1", "--port", str(port)]
+    class Accepted(Client):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            transports.append(transport)
+            super().connection_made(transport)
 
-    async with _running(command, port) as server:
-        yield server
+    listener = await asyncio.get_running_loop().create_server(
+        lambda: Accepted(server), "127.0.0.1", port or 0
+    )
+
+    async def kill() -> None:
+        listener.close()
+        for transport in transports:
+            assert isinstance(transport, asyncio.Transport)
+            transport.abort()
+        await listener.wait_closed()
+
+    try:
+        yield Ircd("127.0.0.1", listener.sockets[0].getsockname()[1], kill)
+    finally:
+        await kill()
 
 
 SERVERS: dict[str, Callable[[], AbstractAsyncContextManager[Ircd]]] = {
@@ -168,31 +178,34 @@ async def _running(
             process = await asyncio.create_subprocess_exec(
                 *command(chosen, folder), stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink
             )
-        server = Ircd("127.0.0.1", chosen, process)
+
+        async def kill() -> None:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
         try:
-            await _accepting(server, output)
-            yield server
+            await _accepting(chosen, process, output)
+            yield Ircd("127.0.0.1", chosen, kill)
         finally:
-            await server.kill()
+            await kill()
 
 
-async def _accepting(server: Ircd, output: Path) -> None:
+async def _accepting(port: int, process: asyncio.subprocess.Process, output: Path) -> None:
+    """Wait until the program accepts connections: it does not signal that it is ready."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
-    while not await _accepts(server):
+    while True:
         late = asyncio.get_running_loop().time() > deadline
-        if late or server.process.returncode is not None:
+        if late or process.returncode is not None:
             raise AssertionError(f"the IRC server did not start: {_tail(output)}")
-        await asyncio.sleep(0.02)  # polled: these programs do not signal that they are ready
-
-
-async def _accepts(server: Ircd) -> bool:
-    try:
-        _, writer = await asyncio.open_connection(server.host, server.port)
-    except OSError:
-        return False
-    writer.close()
-    await writer.wait_closed()
-    return True
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.02)
+            continue
+        writer.close()
+        await writer.wait_closed()
+        return
 
 
 def _tail(output: Path) -> str:

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from llm.agent.agent_loop import AgentLoop, LoopCallbacks
-from llm.agent.tool_executor import Profile, RunLimits
+from llm.agent.agent_loop import AgentLoop
+from llm.agent.tool_executor import RunLimits, Trigger
 from llm.agent.trace import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
@@ -66,7 +66,7 @@ async def run(
     script: ScriptedOpenAI,
     *owners: object,
     smart: str = "",
-    profile: Profile = "standard",
+    profile: Trigger = "standard",
     options: RequestOptions = FILTERED,
     shown: list[str] | None = None,
     asked: Sequence[Message] = ASKED,
@@ -101,10 +101,9 @@ async def run(
             Toolbox.from_owners(*owners),
             options,
             RunLimits.from_settings(agent, profile),
-            callbacks=LoopCallbacks(None if shown is None else show),
             smart=smart,
         )
-        return await turn.run(fit, shrink)
+        return await turn.run(fit, shrink=shrink, on_text=None if shown is None else show)
 
 
 @asynccontextmanager

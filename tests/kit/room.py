@@ -12,7 +12,7 @@ from typing import Any
 from llm.client.token_usage import TokenCountResult
 from llm.log_questions import Quoting
 from llm.messages.message import Message, PromptSection, Question, wire
-from llm.prompt.context_manager import ContextLimits, Conversation, PromptContext, PromptInput
+from llm.prompt.context_manager import PromptContext, PromptInput
 from llm.prompt.log_window import LogWindow, WindowStarts
 from storage.chat_log.event import Event, EventType, Place
 from storage.log import ChatLog
@@ -39,7 +39,7 @@ class Room:
     zone: tzinfo = UTC
     sections: Sequence[PromptSection] = ()
     shared: bool = False
-    limits: ContextLimits = field(default_factory=lambda: ContextLimits(1.0))
+    most_tokens: int | None = None
     starts: WindowStarts = field(default_factory=dict)
     lines: int = field(default=0)
     counts: int = field(default=0)
@@ -96,19 +96,30 @@ class Room:
             quoting=Quoting(self.zone),
         )
 
+    def given(
+        self, question: Question, log_window: LogWindow | None = None, found: Sequence[Event] = ()
+    ) -> PromptInput:
+        """Return the input of the prompt for a question."""
+        return PromptInput(
+            store=self.memory,
+            conversation=self.conversation(question.who),
+            room=self.name,
+            person="",
+            system="You are Terra.",
+            question=question,
+            log_window=log_window,
+            found=found,
+        )
+
     async def sent(
         self, text: str, log_window: LogWindow | None, steps: Sequence[Message], answer: str | None
     ) -> list[Message]:
         nick = log_window.speaker if log_window else "bob"
         context = PromptContext(
-            PromptInput(
-                Conversation(self.memory, self.conversation(nick), self.name),
-                "You are Terra.",
-                Question(nick, text),
-                log_window,
-            ),
+            self.given(Question(nick, text), log_window),
             sections=self.sections,
-            limits=self.limits,
+            share=1.0,
+            most_tokens=self.most_tokens,
         )
         await context.load()
         messages = await context.fit(steps, self.count, reserve=100)

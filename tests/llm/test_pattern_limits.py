@@ -30,8 +30,8 @@ from storage.passages.words import Expected, asks, question_words, shows
 now = datetime(2026, 5, 1, 12, tzinfo=UTC)
 for piece in sys.argv[1:]:
     for head in ("", "what is ", "remind me ", "bob, "):
-        for tail in ("", "x\\0", "?"):
-            for length in (MAX_TEXT_LENGTH, 65_536):  # what a server lets people write, and more
+        for tail, longer in (("", ()), ("?", ()), ("x\\0", [65_536])):
+            for length in (MAX_TEXT_LENGTH, *longer):  # what a server lets people write, and more
                 text = (head + piece * length)[: length - len(tail)] + tail
                 read_slots("remind", text, Surroundings(now, UTC, "eve", ("bob", "ada")))
                 strip_frame(text, "remind")

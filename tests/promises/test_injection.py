@@ -167,10 +167,9 @@ def _page_skill(data: Path, port: int) -> None:
         f"""
 from tests.kit.page_server import PageServer
 from llm.skills.web_pages import PageTools
-from llm.web.reader import PageReader
 
 def create_tools(config):
-    return [PageTools(PageReader(PageServer({port}).fetcher()))]
+    return [PageTools(PageServer({port}).fetcher())]
 """,
         encoding="utf-8",
     )

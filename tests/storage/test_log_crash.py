@@ -20,7 +20,7 @@ from storage.db.address import PostgresSchema
 from tests.kit.log_writer import LogWriterProcess, kill_in_turn
 from tests.kit.postgres import postgres_server
 
-ROUNDS = int(os.environ.get("KILLS", "40"))
+ROUNDS = int(os.environ.get("KILLS", "20"))
 ON_POSTGRES = 6  # rounds; `make bench-postgres` makes 200
 LONGEST = 0.02  # seconds from the first line that was acknowledged to the kill
 PER_ROUND = 1_000_000

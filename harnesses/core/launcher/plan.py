@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harnesses.core.addresses import table_settings, url
-from harnesses.core.errors import PortTaken, TendrilError, UnknownTendril
+from harnesses.core.addresses import listen_on, table_settings, url
+from harnesses.core.errors import TendrilError, UnknownTendril
 from harnesses.core.launcher import tendrils
 from harnesses.core.launcher.settings import UpSettings
 from harnesses.core.launcher.supervisor import Program
 from harnesses.core.up_file import RunningUp
 from terrarium.config import Config, ConfigError
-from terrarium.sockets import listen
 
 LOOPBACK = "127.0.0.1"
 BUILT_IN = "built-in"
@@ -23,6 +21,7 @@ BUILT_IN = "built-in"
 
 # -P: with -m alone, Python would import modules from the current directory first.
 _PYTHON = (sys.executable, "-P", "-m")
+_IRC_PORT = ("UP_IRC_PORT", "[up] irc_port")
 _NO_TENDRILS = ("server", "ircd")
 _IRCD = "harnesses.irc.ircd"
 """The module of the embedded IRC server. It is only run: the core must not import a tendril."""
@@ -42,17 +41,10 @@ class PortRequirement:
         """Check that the port is free by listening on it for a moment. Raises PortTaken, and
         TendrilError for an unusable address."""
         try:
-            listen(self.host, self.port).close()
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                taken = PortTaken(self.host, self.port, self.variable, self.key)
-                taken.add_note(f"{self.who} needs it")
-                raise taken from error
-            raise TendrilError(
-                f"{self.who} cannot listen on {self.host} port {self.port}:"
-                f" {error.strerror or error}; choose another port with {self.variable}=PORT"
-                f" or `{self.key}` in terrarium.toml"
-            ) from error
+            listen_on(self.host, self.port, self.variable, self.key).close()
+        except TendrilError as error:
+            error.add_note(f"{self.who} needs it")
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +100,7 @@ class LaunchPlan:
         endpoint = _irc_endpoint(config) if "irc" in wanted else None
         if endpoint and endpoint.embedded:
             host, port = endpoint.host, endpoint.port
-            ports.append(
-                PortRequirement(
-                    "the embedded IRC server", host, port, "UP_IRC_PORT", "[up] irc_port"
-                )
-            )
+            ports.append(PortRequirement("the embedded IRC server", host, port, *_IRC_PORT))
             # The IRC server has its port as an argument, the IRC tendril as IRC_PORT.
             environment |= {"IRC_SERVER": host, "IRC_PORT": str(port)}
             where = ("--host", host, "--port", str(port))
@@ -163,11 +151,6 @@ class LaunchPlan:
         )
         return replace(self, programs=programs)
 
-    def key_of(self, name: str) -> str | None:
-        """Return the API key of a tendril that `with_keys` has set, None if there is none."""
-        program = next(each for each in self.programs if each.name == name)
-        return program.environment.get("AGENT_API_KEY")
-
 
 def command_line(config: Config, *verb: str) -> tuple[str, ...]:
     """Return the command line of a `terrarium` command with the same configuration and data
@@ -184,15 +167,14 @@ def _pull(config: Config, name: str | None) -> Program | None:
 
 def _port(who: str, values: Mapping[str, Any], variable: str, key: str) -> PortRequirement:
     host: str = values["host"]
-    return PortRequirement(who, host, values["port"] or _free_port(host), variable, key)
+    return PortRequirement(
+        who, host, values["port"] or _free_port(host, variable, key), variable, key
+    )
 
 
-def _free_port(host: str) -> int:
-    try:
-        with listen(host, 0) as probe:
-            return int(probe.getsockname()[1])
-    except OSError as error:
-        raise TendrilError(f"cannot listen on {host}: {error.strerror or error}") from error
+def _free_port(host: str, variable: str, key: str) -> int:
+    with listen_on(host, 0, variable, key) as probe:
+        return int(probe.getsockname()[1])
 
 
 def _irc_endpoint(config: Config) -> IrcEndpoint:
@@ -207,7 +189,7 @@ def _irc_endpoint(config: Config) -> IrcEndpoint:
     first = channels.split(",")[0] if isinstance(channels, str) else next(iter(channels), "")
     return IrcEndpoint(
         host=host or LOOPBACK,
-        port=port or _free_port(LOOPBACK),
+        port=port or _free_port(LOOPBACK, *_IRC_PORT),
         channel=first.partition(" ")[0],  # without the channel key
         prefix=values["command_prefix"],
         embedded=not host and not networks,

@@ -35,8 +35,8 @@ _TINY_PARAMETERS = 300_000_000  # parameters; smaller models paraphrase poorly
 PROBE_SESSION = "first-token"
 """The session name of the request that probes whether the model answers."""
 
-REFUSED = (401, 403)
-KEY_HINT = (
+_REFUSED = (401, 403)
+_KEY_HINT = (
     "the agent server refuses its key; make one with `terrarium keys create NAME` and set it as "
     "AGENT_API_KEY ([agent] api_key)"
 )
@@ -93,8 +93,8 @@ async def lets_in(http: httpx2.AsyncClient, url: str, key: str | None) -> str | 
         )
     except httpx2.TransportError:
         return f"nothing answers at {url}"
-    if response.status_code in REFUSED:
-        return KEY_HINT
+    if response.status_code in _REFUSED:
+        return _KEY_HINT
     if response.is_success:
         return None
     return f"{url}/v1/models answers with HTTP {response.status_code}"
@@ -118,8 +118,8 @@ async def ask_for_token(
         return f"nothing answers at {url}"
     if response.is_success:
         return None
-    if response.status_code in REFUSED:
-        return KEY_HINT
+    if response.status_code in _REFUSED:
+        return _KEY_HINT
     return f"the model does not answer: {_reason(response)}"
 
 

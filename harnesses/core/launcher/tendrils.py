@@ -18,6 +18,7 @@ import structlog
 from harnesses.core.errors import TendrilError, UnknownTendril
 from harnesses.core.tendril.status import ProcessState, reports
 from storage.db.errors import StorageError
+from storage.db.private_files import make_file
 from storage.db.process_lock import AlreadyRunning, hold_lock
 from storage.queues.leases import LeaseLost
 from terrarium.config import ConfigError
@@ -30,16 +31,15 @@ GROUP = "terrarium.tendrils"
 
 _MAX_MESSAGE_CHARS = 200  # characters of an error's message
 _PYTHON = sysconfig.get_path("stdlib")
-# Shared code: exceptions often surface there, but their cause is usually in the tendril's code.
 _FOUNDATIONS = tuple(
     f"{Path(__file__).parents[3] / each}{os.sep}"
     for each in ("harnesses/core", "llm", "storage", "terrarium")
 )
 
-_log = structlog.get_logger()
-
 _OTHERS = ("up", "server", "logs-import")
 """The locks of commands that write stores and are no tendrils."""
+
+_log = structlog.get_logger()
 
 
 def names() -> list[str]:
@@ -97,12 +97,7 @@ def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
     _log.debug("tendril.crashed", tendril=name, exc_info=error)
     # Named is the innermost frame in the tendril's own code, or else the innermost of all.
     frames = traceback.extract_tb(cause.__traceback__)
-    theirs = [each for each in frames if not each.filename.startswith(_FOUNDATIONS)]
-    theirs = [
-        each
-        for each in theirs
-        if not each.filename.startswith(_PYTHON) or "site-packages" in each.filename
-    ]
+    theirs = [each for each in frames if not _is_shared(each.filename)]
     where = "".join(
         f" ({Path(each.filename).name}, line {each.lineno})" for each in (theirs or frames)[-1:]
     )
@@ -111,12 +106,18 @@ def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
     path = data / "run" / f"{name}.crash"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A traceback can quote messages and keys, hence a file for the owner only.
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.writelines(traceback.format_exception(cause))
+        make_file(path)  # for the owner only: a traceback can quote messages and keys
+        path.write_text("".join(traceback.format_exception(cause)), encoding="utf-8")
     except OSError:  # a full disk must not hide the crash itself
         return TendrilCrashed(text)
     return TendrilCrashed(f"{text}; all of it is in {path}")
+
+
+def _is_shared(file: str) -> bool:
+    """Return True for shared code: exceptions often surface there, but their cause is usually in
+    the tendril's code."""
+    is_python = file.startswith(_PYTHON) and "site-packages" not in file
+    return is_python or file.startswith(_FOUNDATIONS)
 
 
 @contextmanager

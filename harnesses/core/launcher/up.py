@@ -86,9 +86,9 @@ async def _with_keys(plan: LaunchPlan, config: Config) -> AsyncIterator[LaunchPl
     is thus accounted by name, and the processes still have access once the owner issues a first
     key, after which the agent server requires one. Keys of earlier starts are revoked.
     """
-    names = dict.fromkeys((*plan.tendrils, _LOCAL))
     keys = [
-        Key(each, priority="background" if each in _BACKGROUND else "interactive") for each in names
+        Key(each, priority="background" if each in _BACKGROUND else "interactive")
+        for each in dict.fromkeys((*plan.tendrils, _LOCAL))
     ]
     async with Database.open(store_address(config, "server")) as database:
         secrets = await Keys(database).replace_launch_keys(keys)
@@ -100,13 +100,14 @@ async def _with_keys(plan: LaunchPlan, config: Config) -> AsyncIterator[LaunchPl
         key=secrets[_LOCAL],
     )
     agent, admin = config.section(AgentSettings), table_settings(config, "server")["admin_key"]
-    # The default `api_url` names no server: with a free port, ours is at another address.
-    names_another = agent.server_url != plan.server and "api_url" in agent.model_fields_set
-    # A process that reads messages from strangers must not have the admin key.
-    has_key = names_another or (agent.api_key is not None and agent.api_key != admin)
+    # The tendrils keep their configured key, if they ask another server (with a free port, ours is
+    # not at the default `api_url`, which names no server) or have one that is not the admin key: a
+    # process that reads messages from strangers must not have that.
+    asks_another = agent.server_url != plan.server and "api_url" in agent.model_fields_set
+    keeps_key = asks_another or (agent.api_key is not None and agent.api_key != admin)
     try:
         with published_up_file(config.data, running):
-            yield plan.with_keys({} if has_key else secrets)
+            yield plan.with_keys({} if keeps_key else secrets)
     finally:
         with suppress(StorageError):  # the next start revokes them
             async with Database.open(store_address(config, "server")) as database:
@@ -144,7 +145,11 @@ async def _wait_until_answering(
     plan: LaunchPlan, agent: AgentSettings, http: httpx2.AsyncClient, say: Say
 ) -> None:
     """Wait until the agent server accepts the tendrils' keys, and the model generates a token."""
-    keys = {name: plan.key_of(name) or agent.key for name in plan.tendrils}
+    keys = {
+        each.name: each.environment.get("AGENT_API_KEY") or agent.key
+        for each in plan.programs
+        if each.name in plan.tendrils
+    }
     url, key = agent.server_url, next(iter(keys.values()), agent.key)
     accepts: dict[str, Check] = {
         name: partial(lets_in, http, url, own) for name, own in keys.items()

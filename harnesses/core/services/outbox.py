@@ -13,9 +13,9 @@ from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.db.errors import StorageError
-from storage.queues.outbox import ChangeWatch, Outbox, OutgoingMessage
+from storage.queues.outbox import Outbox, OutgoingMessage
 
-_POLL_INTERVAL = 1.0  # seconds
+_RETRY_PAUSE = 1.0  # seconds
 
 SayText = Callable[[Place, str, frozenset[int]], Awaitable[bool]]
 """Says a text, which quotes these lines of the log, at a place; returns False while that is not
@@ -60,19 +60,15 @@ class TendrilOutbox:
 
         One that cannot be said is tried again each second, without holding up later ones.
         """
-        # While nothing was written to a file, the watch spares the query.
-        watch, is_left = ChangeWatch(self.database), False
         while True:
             try:
-                if watch.may_have_changed() or is_left:
-                    is_left = False
-                    for message in await self._outbox.list_unsent(self._owner):
-                        # A crash between the two calls repeats a message rather than losing it.
-                        if await say(message.place, message.text, message.quotes):
-                            await self._outbox.mark_sent(message)
-                        else:
-                            is_left = True
+                async for _ in self.database.changes():
+                    while messages := await self._outbox.list_unsent(self._owner):
+                        for message in messages:
+                            # A crash between the two calls repeats a message rather than losing it.
+                            if await say(message.place, message.text, message.quotes):
+                                await self._outbox.mark_sent(message)
+                        await asyncio.sleep(_RETRY_PAUSE)
             except StorageError as error:  # a full disk passes
                 _log.error("outbox.not_delivered", error=str(error))
-                is_left = True
-            await asyncio.sleep(_POLL_INTERVAL)
+            await asyncio.sleep(_RETRY_PAUSE)

@@ -26,7 +26,7 @@ from llm.tools.toolbox import Tool, Toolbox, ToolError, ToolSource, describe, to
 from storage.chat_log.event import Identity, Scope
 from storage.db.database import Database
 from storage.db.errors import StorageError
-from storage.queues.outbox import ChangeWatch, PeerQuestions
+from storage.queues.outbox import PeerQuestions
 from terrarium.cancellation import await_shielded
 from terrarium.clock import Clock
 
@@ -42,7 +42,7 @@ EMPTY_SCOPE = Scope(frozenset())
 DEFAULT_BUDGET = RunBudget(iterations=6, calls=10, seconds=120.0)
 """The default budget, for questions that code asks rather than a run of the model."""
 
-_POLL_INTERVAL = 0.25  # seconds between looks for questions, and for an answer
+_POLL_INTERVAL = 0.25  # seconds between looks for an answer, and after an error
 _MAX_WAIT = 3600.0  # seconds; the budget of the run that asks is shorter
 
 _log = structlog.get_logger()
@@ -156,14 +156,10 @@ class PeerService:
         # If this process dies, the row is deleted after its deadline.
         deadline = now + timedelta(seconds=seconds)
         number = await self._questions.put(tendril, body, deadline, now)
-        watch, answer = ChangeWatch(self._database), None
         try:
             async with asyncio.timeout(seconds):
-                while answer is None:
-                    if watch.may_have_changed():
-                        answer = await self._questions.answer_to(number)
-                    if answer is None:
-                        await asyncio.sleep(_POLL_INTERVAL)
+                while (answer := await self._questions.answer_to(number)) is None:  # noqa: ASYNC110
+                    await asyncio.sleep(_POLL_INTERVAL)
         except TimeoutError as error:
             raise PeerRefused(f"{tendril} has not answered in time") from error
         finally:
@@ -179,29 +175,22 @@ class PeerService:
         except StorageError as error:
             _log.error("peers.not_read", error=str(error))
         running: dict[int, asyncio.Task[None]] = {}
-        # While nothing was written to a file, the watch spares the query.
-        watch, has_failed = ChangeWatch(self._database), False
         async with asyncio.TaskGroup() as tasks:
             while True:
-                if not watch.may_have_changed() and not has_failed:
-                    await asyncio.sleep(_POLL_INTERVAL)
-                    continue
                 try:
-                    waiting = await self._questions.unanswered(self._name)
-                    for question in waiting:
-                        if question.id not in running:
-                            # The mark tells the next process which ones died with this one.
-                            await self._questions.take(question.id)
-                            work = self._answer(question.id, question.text, answer)
-                            running[question.id] = tasks.create_task(work)
+                    async for _ in self._database.changes():
+                        waiting = await self._questions.unanswered(self._name)
+                        for question in waiting:
+                            if question.id not in running:
+                                # The mark tells the next process which ones died with this one.
+                                await self._questions.take(question.id)
+                                work = self._answer(question.id, question.text, answer)
+                                running[question.id] = tasks.create_task(work)
+                        wanted = {question.id for question in waiting}
+                        for number in [each for each in running if each not in wanted]:
+                            running.pop(number).cancel()  # the asker has gone, or it is answered
                 except StorageError as error:  # a full disk passes
                     _log.error("peers.not_read", error=str(error))
-                    has_failed = True
-                else:
-                    has_failed = False
-                    wanted = {question.id for question in waiting}
-                    for number in [each for each in running if each not in wanted]:
-                        running.pop(number).cancel()  # the asker has gone, or it is answered
                 await asyncio.sleep(_POLL_INTERVAL)
 
     async def _answer(self, number: int, text: str, answer: AnswerPeer) -> None:

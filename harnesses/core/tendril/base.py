@@ -34,7 +34,7 @@ from harnesses.core.services.shared_log import (
 from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.services import MediumServices
-from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.status import ProcessState, StatusFile
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.core.tendril.turns import Turns
 from llm.scheduling.worker import Handler, Worker
@@ -100,18 +100,14 @@ class Tendril(ABC):
     clock = Part(lambda self: self._clock)
     status = Part(lambda self: self._status)
 
-    access = Part(lambda self: self.resources.access)
     accounting = Part(lambda self: self.resources.accounting)
-    catalog = Part(lambda self: self.resources.catalog)
     client = Part(lambda self: self.resources.client)
     conversations = Part(lambda self: self.resources.conversations)
     database = Part(lambda self: self.resources.database)
     jobs = Part(lambda self: self.resources.jobs)
     memory = Part(lambda self: self.resources.memory)
     reader = Part(lambda self: self.resources.reader)
-    runs = Part(lambda self: self.resources.runs)
     skills = Part(lambda self: self.resources.skills)
-    token_counter = Part(lambda self: self.resources.token_counter)
 
     log = Part(lambda self: self.medium_services.log)
     metrics = Part(lambda self: self.medium_services.metrics)
@@ -293,11 +289,15 @@ class Tendril(ABC):
     async def run(self) -> None:
         """Serve until told to stop (see `told_to_stop`), or until `serve` returns. Raises what
         `serve` raises."""
-        self.status.starting()
+        self.status.report(ProcessState.STARTING)
         try:
             async with self.open_resources():
                 self.status.tokens = self.accounting.today_by_purpose
                 self.status.mcp_troubles = self.prompts.mcp_servers.troubles
+                # The status file lists the tools for all clients alike, so no scope applies to the
+                # list. A call is run with the scope of its caller.
+                tools = offered_tools(self.mcp_owners(EMPTY_SCOPE))
+                self.status.mcp_tools = [each.model_dump() for each in tools]
                 lock = self.config.data / "run" / f"{self.name}.lock"
                 self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
                 await serve_until_stopped(
@@ -312,13 +312,13 @@ class Tendril(ABC):
         except ExceptionGroup as group:  # of our tasks, or of those of a resource
             raise root_cause(group) from group
         finally:
-            self.status.mark_stopped()
+            self.status.report(ProcessState.STOPPED)
 
     def apply_config(self, config: Config) -> None:
         """Use another configuration from now on, except for the address and key of the agent
         server. Raises ConfigError; the previous configuration then stays in use."""
         self._configuration.use(config)
-        self.client.configure(self.agent)
+        self.client.settings = self.agent
 
     def reload(self) -> str:
         """Read the configuration, the personas and the skills again; return the outcome as a
@@ -354,11 +354,7 @@ class Tendril(ABC):
     async def _answer_peers(self) -> None:
         """Answer the questions of other tendrils, and run the tools that MCP clients call, from
         the time this tendril is ready until cancelled."""
-        # The status file lists the tools for all clients alike, so no scope applies to the list.
-        # A call is run with the scope of its caller.
-        tools = offered_tools(self.mcp_owners(EMPTY_SCOPE))
-        self.status.offer_tools([each.model_dump() for each in tools])
-        if self.asked_about or tools:
+        if self.asked_about or self.status.mcp_tools:
             await self.status.became_ready.wait()
             await self.peers.run(self._answer_peer)
 

@@ -24,7 +24,7 @@ from llm.memory.room import RoomMemory
 from llm.messages.message import PromptSection
 from llm.prompt.builder import Persona, Prompt, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext
-from llm.prompt.context_manager import ContextLimits, Conversation, PromptContext, PromptInput
+from llm.prompt.context_manager import PromptContext, PromptInput
 from llm.skills.hint import HintContext
 from storage.db.private_files import make_folder
 from storage.runs.runs import Run
@@ -58,7 +58,7 @@ async def choose_model(
     needs all of its material. A small model answers best briefly and at temperature 0, which is the
     default for it; the persona or the configuration can set another temperature.
     """
-    persona = own.prompts.personas.choose(request.persona)
+    persona = own.configuration.prompts.personas.choose(request.persona)
     resolve = own.catalog.resolve
     # A pseudonym that is stable while this process runs lets the server find the conversation's
     # prompt in its cache, without revealing whose conversation it is. Keyed, because the hash of a
@@ -83,13 +83,16 @@ async def choose_model(
     options = replace(
         options,
         accepts_images=card is not None and card.accepts_images,
-        max_tokens=persona.max_tokens or own.agent.max_tokens or profile.max_tokens,
+        max_tokens=persona.max_tokens or own.configuration.agent.max_tokens or profile.max_tokens,
         filters_output=profile.filters_output,
     )
     if request.profile == "job":
         profile = profile.for_job()
     if profile.is_compact:
-        if options.temperature is None and "temperature" not in own.agent.model_fields_set:
+        if (
+            options.temperature is None
+            and "temperature" not in own.configuration.agent.model_fields_set
+        ):
             options = replace(options, temperature=0.0)
         options = replace(options, limit=profile.answer_limit(request.known_reading))
     return ModelChoice(persona, options, profile)
@@ -107,9 +110,9 @@ async def build_prompt(
         request.known_reading,
         (*request.tools, *memory.tools(request.keeps)),
         request.asker(own.conversations),
-        HintContext(own.clock.now(), own.agent.zone, request.reading),
+        HintContext(own.clock.now(), own.configuration.agent.zone, request.reading),
     )
-    return await own.prompts.build(own.skills, prompt_request, choice.profile)
+    return await own.configuration.prompts.build(own.skills, prompt_request, choice.profile)
 
 
 async def create_context(
@@ -125,13 +128,15 @@ async def create_context(
     The log lines in `quoted` are included. Raises StorageError.
     """
     profile = choice.profile
-    conversation = Conversation(own.conversations, request.conversation, memory.room, memory.person)
     given = PromptInput(
-        conversation,
-        prompt.system,
-        request.question(),
-        request.log_window,
-        quoted.events if quoted else (),
+        store=own.conversations,
+        conversation=request.conversation,
+        room=memory.room,
+        person=memory.person,
+        system=prompt.system,
+        question=request.question(),
+        log_window=request.log_window,
+        found=quoted.events if quoted else (),
     )
     if profile.is_compact:
         return CompactPromptContext(
@@ -143,12 +148,13 @@ async def create_context(
             now=own.clock.now,
         )
     since = request.log_window.since if request.log_window else None
-    now = own.clock.now().astimezone(own.agent.zone)
+    agent = own.configuration.agent
+    now = own.clock.now().astimezone(agent.zone)
     ahead = f" (UTC{now:%z}" if now.utcoffset() else ""
     ahead = ahead and f"{ahead[:-2]}:{ahead[-2:]})"
     clock = PromptSection(
         "now",
-        f"{now:%A %Y-%m-%d %H:%M} {own.agent.zone_name}{ahead}. All lines have times of this zone.",
+        f"{now:%A %Y-%m-%d %H:%M} {agent.zone_name}{ahead}. All lines have times of this zone.",
         120,
     )
     stable, personal = await memory.sections(request.text)
@@ -156,7 +162,8 @@ async def create_context(
         given,
         sections=(*stable, *personal, *prompt.question_sections, clock),
         # What somebody wants to have looked at since a time is shown whole if it fits.
-        limits=ContextLimits(1.0 if since else own.agent.context_share, profile.context_tokens),
+        share=1.0 if since else agent.context_share,
+        most_tokens=profile.context_tokens,
         now=own.clock.now,
     )
 
@@ -175,7 +182,7 @@ def create_trace(
         request.run or choice.options.id,
         request.conversation if request.keeps else "",
         request.profile,
-        choice.options.model or own.agent.model,
+        choice.options.model or own.configuration.agent.model,
         own.clock.now(),
         log_window.anchor if log_window else 0,
         request.private or not request.keeps,

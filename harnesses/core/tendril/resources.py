@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.status import AccessMonitor, StatusFile
 from llm.client.client import AgentClient, ModelCatalog, Reader
-from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting, TokenCounter
 from llm.memory.consolidation import MemoryServices
 from llm.memory.room import TendrilMemory
-from llm.prompt.builder import PromptBuilder
 from storage.db.database import Database
 from storage.memory.conversations import Conversations, SkillTable
 from storage.queues.jobs import Jobs
@@ -93,13 +91,3 @@ class Resources:
                 runs=runs,
                 memory=memory,
             )
-
-    @property
-    def agent(self) -> AgentSettings:
-        """The table `[agent]` at the moment."""
-        return self.configuration.agent
-
-    @property
-    def prompts(self) -> PromptBuilder:
-        """The personas, skills and MCP servers."""
-        return self.configuration.prompts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import monotonic
 
 import structlog
 
@@ -20,13 +21,14 @@ from harnesses.core.tendril.preparation import (
 )
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.turn import NO_REPLY, ConversationQueue, TurnRequest, TurnResult
-from llm.agent.agent_loop import AgentLoop, LoopCallbacks, Reviewer
-from llm.agent.trace import Outcome, Trace, now
+from llm.agent.agent_loop import AgentLoop, Reviewer
+from llm.agent.tool_executor import RunLimits
+from llm.agent.trace import Outcome, Trace
 from llm.answerers.answerers import AskedQuestion, first_answer
 from llm.log_questions import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.errors import Busy, TimedOut, Unreachable, Unsure
-from llm.messages.message import Message
+from llm.messages.message import Message, quoted_lines
 from llm.prompt.builder import Prompt
 from storage.log import ChatLog
 
@@ -64,7 +66,8 @@ class Responder:
         trace = create_trace(own, request, choice, queue.spawn if queue else None)
         # Only now: the lines before the question are being written to the log while the steps
         # above, which do not read it, run.
-        request = await request.with_settled_log()
+        if request.log_window:
+            request = replace(request, log_window=await request.log_window.settled())
         # A model that has tools searches the log itself.
         quoted = await request.find_quotes() if profile.offers != "all" else None
         direct = None
@@ -82,15 +85,28 @@ class Responder:
         context = await create_context(own, request, memory, choice, prompt, quoted)
         async with trace:
             if reading.kind:
-                trace.add_reading(reading.kind, reading.certainty, reading.language)
+                verdict = f"{reading.certainty:.2f} {reading.language}"
+                trace.add("reading", reading.kind, verdict=verdict)
             if direct is not None:
-                trace.add_answer(direct.by, direct.certainty)
+                trace.add("answerer", direct.by, verdict=f"{direct.certainty:.2f}")
                 outcome, quoted = Outcome.without_model(direct.text), direct.quoted
             else:
                 assert queue  # or it had returned
                 run = ModelRun(own, request, choice, prompt, context, trace, peer_tools)
                 outcome, quoted = await run.answer(queue, quoted)
-            trace.outcome = outcome = await self._with_quotes(request, outcome, context, quoted)
+            # Stored in the answer, so that it is erased with whom it quotes.
+            shown = [*context.shown(), *outcome.shown]
+            lines = quoted_lines(outcome.text, request.text, shown)
+            beside = quoted_lines(outcome.text_beside(), request.text, shown)
+            lines |= quoted.ids_in(outcome.text) if quoted else frozenset()
+            if lines | beside:
+                resolve = self._log.quoted_lines
+                quotes = {
+                    "quotes": sorted(await resolve(lines)),
+                    "quotes_beside": sorted(await resolve(beside)),
+                }
+                outcome = outcome.with_last(**quotes)
+            trace.outcome = outcome
         _log.info(
             "turn.done",
             conversation=request.label,
@@ -101,12 +117,15 @@ class Responder:
             cached_tokens=outcome.usage.cached,
             completion_tokens=outcome.usage.completion,
         )
-        return TurnResult.from_outcome(
-            outcome,
-            partial(context.remember, outcome.messages),
-            partial(
-                own.prompts.count_skills, own.skills, memory.room, prompt, well=not outcome.forced
-            ),
+        count = partial(own.configuration.prompts.count_skills, own.skills, memory.room, prompt)
+        return TurnResult(
+            outcome.text,
+            usage=outcome.usage,
+            messages=outcome.messages,
+            remember=partial(context.remember, outcome.messages),
+            on_delivered=partial(count, well=not outcome.forced),
+            iterations=outcome.iterations,
+            calls=outcome.calls,
         )
 
     def _peer_tools(self, request: TurnRequest) -> PeerTools | None:
@@ -117,19 +136,6 @@ class Responder:
         if request.origin is None or request.is_unrecorded:
             return None
         return PeerTools(self._peers, replace(request.origin, words=request.asker_words))
-
-    async def _with_quotes(
-        self, request: TurnRequest, outcome: Outcome, context: Context, quoted: QuotedAnswer | None
-    ) -> Outcome:
-        """Return the outcome with the ids of the log lines that the answer quotes, and of those
-        that the thoughts and calls of the model quote."""
-        lines, beside = outcome.find_quotes(request.text, context.shown())
-        if quoted:
-            lines |= quoted.ids_in(outcome.text)
-        if not lines | beside:
-            return outcome
-        resolve = self._log.quoted_lines
-        return outcome.quoting(await resolve(lines), await resolve(beside))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +162,7 @@ class ModelRun:
         if there are none, and StorageError.
         """
         await self.context.load()
-        request, began = self.request, now()
+        request, began = self.request, monotonic()
         try:
             outcome = await self._ask_model(queue)
         except (Unsure, Unreachable, Busy, TimedOut) as error:
@@ -167,11 +173,12 @@ class ModelRun:
                     raise
                 text = quoted.text
                 _log.warning("turn.quoted_only", reason=reason, error=str(error))
-            model = self.choice.options.model or self.resources.agent.model
-            self.trace.add_failed_request(model, reason, began)
+            model = self.choice.options.model or self.resources.configuration.agent.model
+            self.trace.add("model", model, began, ok=False, verdict=reason)
             outcome = Outcome.without_model(text)
-        if self.choice.profile.is_compact and quoted:
-            outcome = outcome.ending_with(quoted.evidence(request.text, outcome.text))
+        if self.choice.profile.is_compact and quoted and outcome.text:
+            evidence = quoted.evidence(request.text, outcome.text)
+            outcome = outcome.with_text("\n".join([outcome.text, *evidence]))
         return outcome, quoted
 
     async def _ask_model(self, queue: ConversationQueue) -> Outcome:
@@ -180,17 +187,14 @@ class ModelRun:
         if self.context.is_lost:
             return Outcome.without_model(LOST)
         own, request, image = self.resources, self.request, self.request.image
+        limits = RunLimits.from_settings(own.configuration.agent, request.profile)
+        if request.origin and request.origin.budget:
+            limits = limits.within(request.origin.budget)
         loop = AgentLoop(
             own.client,
             self.prompt.toolbox,
             self.choice.options,
-            request.limits(own.agent),
-            # A text that the reviewer may rewrite is not streamed.
-            callbacks=LoopCallbacks(
-                None if request.review else request.on_text,
-                queue.take_followups,
-                request.on_activity,
-            ),
+            limits,
             # No escalation for an image: the other model may not accept images.
             smart="" if image else await own.catalog.smart(),
             trace=self.trace,
@@ -213,7 +217,14 @@ class ModelRun:
                 prompt[question] = prompt[question] | {"image": image}
             return prompt
 
-        outcome = await loop.run(fit, lambda: counter.shrink(loop.options))
+        outcome = await loop.run(
+            fit,
+            shrink=lambda: counter.shrink(loop.options),
+            # A text that the reviewer may rewrite is not streamed.
+            on_text=None if request.review else request.on_text,
+            on_activity=request.on_activity,
+            take_followups=queue.take_followups,
+        )
         if request.review and outcome.text:
             outcome = await Reviewer(own.client, loop.options).review(request.text, outcome)
         return outcome

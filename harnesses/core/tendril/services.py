@@ -49,7 +49,7 @@ class MediumServices:
         """Open the log and the outbox, and create the services. Raises StorageError and
         ConfigError."""
         name, clock, database = resources.name, resources.clock, resources.database
-        config, agent = resources.configuration.config, resources.agent
+        config, agent = resources.configuration.config, resources.configuration.agent
         async with AsyncExitStack() as opened:
             # Only the IRC tendril keeps its own tables in the log's database. A second `Database`
             # for the same file would have a write lock of its own, and its writes would contend
@@ -71,7 +71,7 @@ class MediumServices:
                 remind=ReminderService(
                     database,
                     clock,
-                    lambda: resources.agent.zone_name,
+                    lambda: resources.configuration.agent.zone_name,
                     say_reminder,
                     config.data / "run" / f"{name}-reminders.lock",
                 ),
@@ -100,8 +100,10 @@ class MediumServices:
             )
 
         yield status.renew()
-        yield resources.access.watch(resources.agent.model)
-        yield expire_runs(resources.runs, lambda: resources.agent.trace_days, resources.clock)
-        yield resources.prompts.mcp_servers.run()
+        yield resources.access.watch(resources.configuration.agent.model)
+        yield expire_runs(
+            resources.runs, lambda: resources.configuration.agent.trace_days, resources.clock
+        )
+        yield resources.configuration.prompts.mcp_servers.run()
         yield self.privacy.run()
         yield send()

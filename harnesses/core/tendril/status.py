@@ -76,34 +76,24 @@ class StatusReport(BaseModel):
 class StatusFile:
     """The status file of this process.
 
-    `became_ready` is set when the process is ready for the first time. `disk_trouble` is the reason
-    why the last report could not be written to a new file, "" if it could; other writes of this
-    process will fail for the same reason. Each report includes `tokens()`, the tokens used since
-    midnight UTC by purpose, and `mcp_troubles()`, why MCP servers are not connected, by name.
+    `state` is the last one reported. `became_ready` is set when the process is ready for the first
+    time. `disk_trouble` is the reason why the last report could not be written to a new file, "" if
+    it could; other writes of this process will fail for the same reason. Each report includes
+    `tokens()`, the tokens used since midnight UTC by purpose, `mcp_troubles()`, why MCP servers are
+    not connected, by name, and the `mcp_tools` that MCP clients may call (`OfferedTool`, as JSON).
     """
 
     def __init__(self, data: Path, name: str, asked_about: str = "") -> None:
         self._path = data / "run" / f"{name}.json"
         self._name, self._asked_about = name, asked_about
-        self._state = ProcessState.STARTING
+        self.state = ProcessState.STARTING
         self._detail = ""
         self.tokens: Callable[[], dict[str, int]] = dict
         self.mcp_troubles: Callable[[], dict[str, str]] = dict
         self._troubles: dict[str, str] = {}
         self.disk_trouble = ""
-        self._mcp_tools: list[dict[str, Any]] = []
+        self.mcp_tools: list[dict[str, Any]] = []
         self.became_ready = asyncio.Event()
-
-    @property
-    def state(self) -> ProcessState:
-        """The state last reported."""
-        return self._state
-
-    def offer_tools(self, tools: list[dict[str, Any]]) -> None:
-        """Report the tools that MCP clients may call (`OfferedTool`, as JSON)."""
-        self._mcp_tools = tools
-        if tools:
-            self._say(self._state, self._detail)
 
     def report_trouble(self, text: str, about: str = "") -> None:
         """Report a problem that only the owner can fix, and how to fix it; "" clears it.
@@ -112,44 +102,37 @@ class StatusFile:
         """
         if text != self._troubles.get(about, ""):
             self._troubles[about] = text
-            self._say(self._state, self._detail)
+            self.report(self.state, self._detail)
 
     def stand_by(self, detail: str) -> None:
         """Report as a standby from now on, in the file NAME-standby.json."""
         # The active process may run on the same data folder, where it writes NAME.json.
         self._path = self._path.with_name(f"{self._name}{STANDBY}.json")
-        self._say(ProcessState.READY, detail)
+        self.report(ProcessState.READY, detail)
 
     def take_over(self) -> None:
         """Report as the active process from now on, instead of as a standby."""
         self._path.unlink(missing_ok=True)
         self._path = self._path.with_name(f"{self._name}.json")
 
-    def starting(self) -> None:
-        """Report that the process is starting."""
-        self._say(ProcessState.STARTING, "")
-
     def ready(self, detail: str = "") -> None:
         """Report that the process is ready; `detail` is shown to people, such as its address."""
-        self._say(ProcessState.READY, detail)
+        self.report(ProcessState.READY, detail)
         self.became_ready.set()
 
     def waiting(self, detail: str) -> None:
         """Report what the process waits for before it is ready."""
-        self._say(ProcessState.WAITING, detail)
-
-    def mark_stopped(self) -> None:
-        """Report that the process has ended."""
-        self._say(ProcessState.STOPPED, "")
+        self.report(ProcessState.WAITING, detail)
 
     async def renew(self) -> None:
         """Write the report again every ten seconds, until cancelled."""
         while True:
             await asyncio.sleep(_RENEWAL_INTERVAL)
-            self._say(self._state, self._detail)
+            self.report(self.state, self._detail)
 
-    def _say(self, state: ProcessState, detail: str) -> None:
-        self._state, self._detail = state, detail
+    def report(self, state: ProcessState, detail: str = "") -> None:
+        """Report a state of the process."""
+        self.state, self._detail = state, detail
         tokens = self.tokens()
         report = StatusReport(
             name=self._name,
@@ -162,7 +145,7 @@ class StatusFile:
             trouble="; ".join(filter(None, self._troubles.values())),
             asked_about=self._asked_about,
             mcp_troubles=self.mcp_troubles(),
-            mcp_tools=self._mcp_tools,
+            mcp_tools=self.mcp_tools,
         )
         try:
             self._write(report)

@@ -11,17 +11,16 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
 from harnesses.core.services.peers import Origin
 from llm.agent.agent_loop import OnActivity
-from llm.agent.tool_executor import Profile, RunLimits
-from llm.agent.trace import Outcome
+from llm.agent.tool_executor import Trigger
 from llm.answerers.answerers import RoomView
-from llm.client.client import OnText, Priority
-from llm.client.settings import AgentSettings
+from llm.client.client import Priority
+from llm.client.response import OnText
 from llm.log_questions import QuotedAnswer
 from llm.messages.message import Image, Message, Question, quotes_of
 from llm.prompt.log_window import LogWindow, quoted_answer
@@ -61,19 +60,6 @@ class TurnResult:
         """The ids of the log lines that the answer repeats."""
         return quotes_of(*self.messages[-1:])
 
-    @classmethod
-    def from_outcome(cls, outcome: Outcome, remember: Action, on_delivered: Action) -> TurnResult:
-        """Create the result of a turn from the outcome of its run."""
-        return cls(
-            outcome.text,
-            usage=outcome.usage,
-            iterations=outcome.iterations,
-            calls=outcome.calls,
-            messages=outcome.messages,
-            remember=remember,
-            on_delivered=on_delivered,
-        )
-
 
 NO_REPLY = TurnResult("", ok=False)
 """The result of a question that joined another or was stopped."""
@@ -106,7 +92,8 @@ class TurnRequest:
     - `keeps`: memory keeps the turn. Otherwise nothing of it is stored and, for a person's
       question, no trace either.
     - `origin`: the person and scope for questions to other tendrils; None: none may be asked.
-    - `profile` sets the limits of the run; with `review` the answer is reviewed.
+    - `profile` is the reason for the run, which sets its limits (that of the model is
+      `llm.client.profile`); with `review` the answer is reviewed.
     - `private`: the trace holds no words and does not show the conversation's name.
     - `run`: the key of the trace, for a run that is repeated after a crash (`llm.agent.trace`).
     - `image`: shown to the model with the question, but not stored. If the model cannot see, the
@@ -131,7 +118,7 @@ class TurnRequest:
     joins: bool = False
     keeps: bool = True
     deliver: Deliver | None = None
-    profile: Profile = "standard"
+    profile: Trigger = "standard"
     private: bool = False
     review: bool = False
     run: str = ""
@@ -215,20 +202,6 @@ class TurnRequest:
             self.log_window.pending_event if self.log_window and self.joins else None,
         )
 
-    def limits(self, settings: AgentSettings) -> RunLimits:
-        """Return the limits of the run, which for a question from another tendril do not exceed
-        the budget that its run has left."""
-        limits = RunLimits.from_settings(settings, self.profile)
-        budget = self.origin.budget if self.origin else None
-        return limits.within(budget) if budget else limits
-
-    async def with_settled_log(self) -> TurnRequest:
-        """Wait until everything said before the question is in the log, and return the request with
-        the settled log window."""
-        if self.log_window is None:
-            return self
-        return replace(self, log_window=await self.log_window.settled())
-
 
 @dataclass(slots=True, eq=False)
 class Waiting:
@@ -247,6 +220,7 @@ class ConversationQueue:
     `arriving`: what is done to it before must not change the order. It is dropped if the number of
     `stops` has grown. Hold the lock `memory` while writing to or deleting from the conversation,
     and write only while `keeps` is True: it is False if the current turn must not be remembered.
+    `is_busy` is True while a question is being answered.
     """
 
     def __init__(self) -> None:
@@ -254,22 +228,17 @@ class ConversationQueue:
         self.arrivals = asyncio.Lock()
         self.stops = self.arriving = 0
         self.keeps = True
-        self._busy = False
+        self.is_busy = False
         self._waiting: deque[Waiting] = deque()
         self._granted: Waiting | None = None  # until its `enter` resumes
         self._running: asyncio.Task[TurnResult] | None = None
 
     def __repr__(self) -> str:
-        state = "busy" if self._busy else "idle"
+        state = "busy" if self.is_busy else "idle"
         return f"<ConversationQueue {state}, {len(self._waiting)} waiting>"
 
     def __len__(self) -> int:
-        return self._busy + len(self._waiting) + self.arriving
-
-    @property
-    def is_busy(self) -> bool:
-        """True while a question is being answered."""
-        return self._busy
+        return self.is_busy + len(self._waiting) + self.arriving
 
     async def enter(self, question: Question, joins: bool) -> bool:
         """Wait for the turn of `question`; return False if it joined another or was stopped.
@@ -282,10 +251,10 @@ class ConversationQueue:
         """Put a question at the end of the queue; its turn has come if it is the only one. The
         caller must `wait` for it."""
         waiting = Waiting(question, joins, asyncio.get_running_loop().create_future())
-        if self._busy:
+        if self.is_busy:
             self._waiting.append(waiting)
         else:
-            self._busy = True
+            self.is_busy = True
             self._granted = waiting
             waiting.turn.set_result(True)
         return waiting
@@ -339,7 +308,7 @@ class ConversationQueue:
                 waiting.turn.set_result(True)
                 self._granted = waiting
                 return
-        self._busy = False
+        self.is_busy = False
 
     async def take_followups(self) -> list[Message]:
         """Remove and return the follow-ups that join the running turn, in order of arrival.

@@ -71,12 +71,15 @@ class Turns:
             request.person or request.who,
         )
 
-        async def answer(own: ConversationQueue | None) -> TurnResult:
-            return await self.catch_errors(lambda: self._responder.answer(request, own, memory))
+        async def answer(place_in: ConversationQueue | None) -> TurnResult:
+            work = self._responder.answer
+            return await self.catch_errors(lambda: work(request, place_in, memory))
 
         async def run() -> TurnResult:
             return await self._finish(request, await answer(queue), queue, memory)
 
+        # One of them is found: the command that the words ask for, an answer that needs no model,
+        # or else a place in the queue.
         command = direct = place = None
         stops = queue.stops
         queue.arriving += 1
@@ -118,7 +121,9 @@ class Turns:
         """Return what is read from a sentence to us: its kind, and what that asks for. `people` are
         the nicks of those present. Never raises, except when cancelled."""
         resources = self._resources
-        around = Surroundings(resources.clock.now(), resources.agent.zone, speaker, people)
+        around = Surroundings(
+            resources.clock.now(), resources.configuration.agent.zone, speaker, people
+        )
         return await resources.reader.read(
             text, RequestOptions(f"{resources.name}/reading"), around
         )

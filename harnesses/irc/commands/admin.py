@@ -7,15 +7,15 @@ from datetime import timedelta
 
 import structlog
 
-from harnesses.irc.channel_settings import UnknownKey, key_of, value_of
-from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, mask_of
+from harnesses.irc.channel_settings import key_of, value_of
+from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, fold_place, mask_of
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.unasked import UnaskedAnswers
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
-from harnesses.irc.transport.networks import describe_refusal
-from storage.chat_log.event import Identity, Place
+from harnesses.irc.transport.networks import describe_problems
+from storage.chat_log.event import Identity
 from storage.db.errors import StorageError
 from storage.privacy.audit_log import AuditEntry
 from storage.queues.channel_settings import EVERYWHERE
@@ -40,7 +40,7 @@ class AdminCommands:
             request.network.join(channel, key.strip())
         except InvalidMessage:
             return PrivateReply("Which channel? Write: join #channel, and its key if it has one.")
-        await self._services.overrides.store_join(_fold_channel(request, channel), key.strip())
+        await self._services.overrides.store_join(fold_place(request.network, channel), key.strip())
         await self._note(request, "join", channel)
         return PrivateReply(f"I am joining {channel}.")
 
@@ -52,14 +52,14 @@ class AdminCommands:
             request.network.part(channel, reason)
         except InvalidMessage:
             return PrivateReply("Which channel? Write: part #channel.")
-        await self._services.overrides.store_part(_fold_channel(request, channel))
+        await self._services.overrides.store_part(fold_place(request.network, channel))
         await self._note(request, "part", channel, reason)
         return PrivateReply(f"I have left {channel}.")
 
     async def ignore(self, request: CommandRequest) -> Reply:
         """ignore [NICK or MASK]: ignore a person; alone, list who is ignored"""
         if not request.words:
-            masks = self._services.overrides.ignore_masks(request.network.name)
+            masks = self._services.overrides.ignored.get(request.network.name, ())
             return PrivateReply(f"Ignored: {', '.join(masks) or 'nobody'}.")
         mask = mask_of(request.words.split()[0])
         await self._services.overrides.set_ignored(request.network.name, mask, on=True)
@@ -84,18 +84,18 @@ class AdminCommands:
             channel, words = words[0], " ".join(words[1:]).split(maxsplit=1)
         if not words:
             shown = request.place.channel if channel == EVERYWHERE else channel
-            place = _fold_channel(request, shown)
+            place = fold_place(request.network, shown)
             behaviour = self._services.behaviours.resolve(place)
-            sources = {key: how for key, (_, how) in self._services.behaviours.sources(place)}
+            sources = self._services.behaviours.sources(place)
             lines = []
             for key in type(behaviour).__slots__:
-                value = str(getattr(behaviour, key))
+                value, (_, source) = str(getattr(behaviour, key)), sources.get(key, ("", "default"))
                 cut = f"{value[:_MAX_SHOWN]}..." if len(value) > _MAX_SHOWN else value
-                lines.append(f"{key} = {cut} ({sources.get(key, 'default')})")
+                lines.append(f"{key} = {cut} ({source})")
             return PrivateReply("\n".join(lines))
         try:
             return PrivateReply(await self._set(request, channel, words[0], " ".join(words[1:])))
-        except (UnknownKey, ValueError) as error:
+        except ValueError as error:
             return PrivateReply(str(error))
 
     async def reload(self, request: CommandRequest) -> Reply:
@@ -111,34 +111,37 @@ class AdminCommands:
         """status: how I am"""
         services, own = self._services, self._services.resources
         network = request.network
-        problems = [*map(describe_refusal, network.session.refusals), network.problem]
         lag = await network.lag()
         model = services.behaviours.resolve(request.place).model
-        away = own.prompts.mcp_servers.troubles()
+        away = own.configuration.prompts.mcp_servers.troubles()
         up = timedelta(seconds=round(asyncio.get_running_loop().time() - services.started))
         return (
             f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
             f" {services.turns.pending} in the queue; model {model};"
             f" {own.accounting.today():,} tokens today;"
-            f" {self._unasked.admin_summary(_fold_channel(request, request.place.channel))}"
+            f" {self._unasked.admin_summary(fold_place(request.network, request.place.channel))}"
             + (f"; trouble: {own.client.trouble}" if own.client.trouble else "")
             + (
                 f"; the log cannot be written: {trouble}"
                 if (trouble := services.log.trouble)
                 else ""
             )
-            + "".join(f"; {problem}" for problem in problems if problem)
+            + "".join(f"; {problem}" for problem in describe_problems(network))
             + (f"; MCP servers away: {', '.join(away)}" if away else "")
-            + (f"; broken: {', '.join(broken)}" if (broken := own.prompts.errors) else "")
+            + (
+                f"; broken: {', '.join(broken)}"
+                if (broken := own.configuration.prompts.errors)
+                else ""
+            )
         )
 
     async def _set(self, request: CommandRequest, channel: str, word: str, text: str) -> str:
-        key, place = key_of(word), _fold_channel(request, channel)
+        key, place = key_of(word), fold_place(request.network, channel)
         if not text:
             return f"{key} = {getattr(self._services.behaviours.resolve(place), key)}"
         value = None if text == _RESET else value_of(key, text)
         if key == "persona" and value:
-            self._services.resources.prompts.personas.require(value)
+            self._services.resources.configuration.prompts.personas.require(value)
         await self._services.overrides.set_value(place, key, None if value is None else str(value))
         self._services.behaviours.set_value(place, key, value)
         if key == "proactive" and channel != EVERYWHERE:  # it ends the silence after a kick there
@@ -166,13 +169,9 @@ async def follow_invite(services: BotServices, network: Network, event: IrcEvent
         _log.info("irc.invite_ignored", network=network.name)
         return
     network.join(channel)
-    place = Place(network.name, network.fold(channel))
+    place = fold_place(network, channel)
     try:
         await services.overrides.store_join(place, "")
         await services.audit.add(AuditEntry(place, str(who), "join", channel, "invited"))
     except StorageError as error:  # followed until a restart; nobody waits for a reply
         _log.error("irc.invite_not_kept", network=network.name, error=str(error))
-
-
-def _fold_channel(request: CommandRequest, channel: str) -> Place:
-    return Place(request.network.name, request.network.fold(channel))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 
 from harnesses.core.tendril.turn import Action
@@ -19,9 +19,9 @@ from harnesses.irc.policy.requests import (
     conversation_of,
     without_highlight,
 )
+from harnesses.irc.protocol.message import sanitize
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.unasked import UnaskedAnswers
-from harnesses.irc.replies.sender import sanitize
 from harnesses.irc.services import BotServices
 from llm.answerers.plain_commands import asks_for_fact, plain_command
 from llm.client.profile import Profile
@@ -32,49 +32,45 @@ TOPICS = (ABILITIES, IDENTITY, MODEL)
 """The topics that can be asked about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Introduction:
-    """The facts of an introduction: the bot's `name`, the name of its `model`, whether that chooses
-    tools by itself, the `web_address` of the log ("" if people cannot open it), and the `prefix` of
-    commands."""
+def introduce(
+    topic: str,
+    *,
+    name: str,
+    model: str,
+    chooses_tools: bool,
+    web_address: str | None = None,
+    prefix: str = ".",
+) -> str:
+    """Return one to three lines about one of the `TOPICS`, as said by the bot `name`.
 
-    name: str
-    model: str
-    chooses_tools: bool
-    web_address: str = ""
-    prefix: str = "."
-
-    def render(self, topic: str) -> str:
-        """Return one to three lines about a topic; an unknown one is answered like `IDENTITY`."""
-        web = f" The log to read and search is at {self.web_address}" if self.web_address else ""
-        further = f"My commands: {self.prefix}help.{web}"
-        match topic:
-            case "abilities":
-                tools = " and call tools for it" if self.chooses_tools else ""
-                return (
-                    f"I answer questions{tools}, and find what was said here: {self.prefix}search"
-                    " pump.\nWithout my model I work out sums, units, dates and time zones, roll"
-                    ' dice, remind you ("remind me in 20 minutes to check the oven") and remember'
-                    f' things ("remember that my tea is oolong").\n{further}'
-                )
-            case "model":
-                kind = (
-                    "It chooses by itself when to use tools"
-                    if self.chooses_tools
-                    else "It is a small one that cannot use tools by itself"
-                )
-                return (
-                    f"My model is {self.model or 'not reachable at the moment'}. {kind}, and what"
-                    " it says may be wrong; sums, dates, reminders and searches do not pass through"
-                    " it."
-                )
-            case _:
-                model = f" ({self.model})" if self.model else ""
-                return (
-                    f"I am {self.name}, a bot: a program with a language model{model} that runs"
-                    " where I am hosted. I keep the log of this place and answer questions about it"
-                    f" and about anything else.\n{further}"
-                )
+    `model` is "" while it cannot be reached, `web_address` that of the log, if people can open it.
+    """
+    web = f" The log to read and search is at {web_address}" if web_address else ""
+    further = f"My commands: {prefix}help.{web}"
+    if topic == ABILITIES:
+        tools = " and call tools for it" if chooses_tools else ""
+        return (
+            f"I answer questions{tools}, and find what was said here: {prefix}search pump.\nWithout"
+            " my model I work out sums, units, dates and time zones, roll dice, remind you"
+            ' ("remind me in 20 minutes to check the oven") and remember things ("remember that my'
+            f' tea is oolong").\n{further}'
+        )
+    if topic == MODEL:
+        kind = (
+            "It chooses by itself when to use tools"
+            if chooses_tools
+            else "It is a small one that cannot use tools by itself"
+        )
+        return (
+            f"My model is {model or 'not reachable at the moment'}. {kind}, and what it says may be"
+            " wrong; sums, dates, reminders and searches do not pass through it."
+        )
+    shown = f" ({model})" if model else ""
+    return (
+        f"I am {name}, a bot: a program with a language model{shown} that runs where I am hosted. I"
+        " keep the log of this place and answer questions about it and about anything else."
+        f"\n{further}"
+    )
 
 
 class GeneralCommands:
@@ -101,7 +97,7 @@ class GeneralCommands:
 
         async def command(reading: Reading) -> Action | None:
             meant = await self._plain_command(request, reading)
-            return functools.partial(self._services.run, *meant) if meant else None
+            return functools.partial(self._questions.run, *meant) if meant else None
 
         return await self._questions.ask(request, command)
 
@@ -110,18 +106,16 @@ class GeneralCommands:
         topic = request.words.lower().strip() or IDENTITY
         if topic not in TOPICS:
             return PrivateReply(f"About what? One of: {', '.join(TOPICS)}.")
-        catalog, behaviour = (
-            self._services.resources.catalog,
-            self._services.behaviours.resolve(request.place),
-        )
-        introduction = Introduction(
+        catalog = self._services.resources.catalog
+        behaviour = self._services.behaviours.resolve(request.place)
+        return introduce(
+            topic,
             name=request.network.nick,
             model=await catalog.shown_name(behaviour.model),
-            chooses_tools=await catalog.supports_tools(behaviour.model),
-            web_address=self._services.web_address or "",
+            chooses_tools=bool(await catalog.tool_judgement(behaviour.model)),
+            web_address=self._services.web_address,
             prefix=behaviour.command_prefix,
         )
-        return introduction.render(topic)
 
     async def who(self, request: CommandRequest) -> Reply:
         """who: who is here"""
@@ -177,7 +171,7 @@ class GeneralCommands:
         StorageError."""
         facts: list[str] = []
         if asks_for_fact(reading) and not request.who.bridged:
-            mine = memory_of(self._services.resources.memory, request)
+            mine = memory_of(self._services, request)
             facts = [fact.key for fact in await mine.facts()]
         found = plain_command(reading, await self._profile(request), facts)
         if found is None:
@@ -188,7 +182,7 @@ class GeneralCommands:
         """Return the profile of the model that a question would be answered by."""
         own = self._services.resources
         behaviour = self._services.behaviours.resolve(request.place)
-        persona = own.prompts.personas.choose(behaviour.persona)
+        persona = own.configuration.prompts.personas.choose(behaviour.persona)
         resolve = own.catalog.resolve
         name = await resolve(behaviour.model) or await resolve(persona.model)
         return Profile.from_card(await own.catalog.card(name))

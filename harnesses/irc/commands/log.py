@@ -29,7 +29,8 @@ class LogCommands:
         """search WORDS: find lines of this channel"""
         if not request.words:
             return f"Search for what? {self._services.prefix(request.place)}search WORDS"
-        # The line of this command has the words as well; search only before it.
+        # In this order: the line that surely answers, lines with the words, lines that may answer,
+        # lines near in meaning. The line of this command has the words as well; hence `before`.
         before = await request.pending_event.wait_visible() or None
         within = Query(scope=request.scope, own=False, before_id=before, limit=_LOOKED_AT)
         prefix, nick = self._services.prefix(request.place), request.network.nick

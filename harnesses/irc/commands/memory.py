@@ -12,7 +12,7 @@ from harnesses.irc.policy.requests import (
     room_key,
 )
 from harnesses.irc.services import BotServices
-from llm.memory.room import RoomMemory, TendrilMemory, fact_key, statement_in
+from llm.memory.room import RoomMemory, fact_key, statement_in
 from llm.scheduling.cron_schedule import is_zone
 from llm.skills.world_clock.places import zone_name
 from storage.memory.memories import Memory
@@ -44,16 +44,14 @@ class MemoryCommands:
             if zone is None:
                 return PrivateReply(f"I know no time zone {value}; write it as Europe/Vienna.")
             value = zone
-        key = await memory_of(self._services.resources.memory, request).remember(
-            value, statement.key
-        )
+        key = await memory_of(self._services, request).remember(value, statement.key)
         return f"I will remember: your {key} is {value}." if key else f"I will remember: {value}."
 
     async def recall(self, request: CommandRequest) -> Reply:
         """recall [KEY]: what I have told you to remember; alone, all of it"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
-        mine = memory_of(self._services.resources.memory, request)
+        mine = memory_of(self._services, request)
         key = fact_key(request.words)
         if not key:
             return PrivateReply(_list_facts(await mine.facts()))
@@ -69,7 +67,7 @@ class MemoryCommands:
         if request.who.bridged:
             return PrivateReply(BRIDGED)
         own, prefix = self._services.resources, self._services.prefix(request.place)
-        mine = memory_of(own.memory, request)
+        mine = memory_of(self._services, request)
         facts, notes = await mine.facts(), await mine.notes()
         turns = len(await own.conversations.turns(conversation_of(request)))
         reminders = len(await Reminders(own.database).for_owner(request.requester.owner))
@@ -94,11 +92,11 @@ class MemoryCommands:
         return PrivateReply(_KEPT_OUT) if is_kept_out else None
 
 
-def memory_of(memory: TendrilMemory, request: CommandRequest) -> RoomMemory:
+def memory_of(services: BotServices, request: CommandRequest) -> RoomMemory:
     """Return the memory of a request's author, in the place of the request."""
     fold = request.network.fold
     room, person = room_key(request.place, fold), fold(request.who.name)
-    return memory.for_room(room, conversation_of(request), person)
+    return services.resources.memory.for_room(room, conversation_of(request), person)
 
 
 def _list_facts(facts: list[Memory]) -> str:

@@ -71,7 +71,7 @@ class PrivacyCommands:
         if words[:1] == ["me"] and len(words) == 2 and privacy.confirms(person, words[1]):
             # First, so that no running turn stores anything of the person after the erasure.
             network, who, fold = request.network.name, request.who, request.network.fold
-            await self._services.cancel(lambda name: belongs_to(name, network, who, fold))
+            await self._services.turns.drop(lambda name: belongs_to(name, network, who, fold))
             return PrivateReply(await self._forget(person))
         if words[:1] == ["me"]:
             return PrivateReply(
@@ -81,7 +81,7 @@ class PrivacyCommands:
         key = fact_key(request.words)
         if not key:
             return PrivateReply(f"This removes all that I have kept of what you said: {all_of_it}")
-        if await memory_of(self._services.resources.memory, request).forget(key):
+        if await memory_of(self._services, request).forget(key):
             return PrivateReply(f"Forgotten: your {key}.")
         return PrivateReply(
             f"I remember nothing of yours called {key}. This removes all that I have kept of what"

@@ -17,6 +17,7 @@ import secrets
 import socket
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -27,11 +28,11 @@ from harnesses.core.errors import TendrilError
 from harnesses.core.tendril.status import StatusFile
 from harnesses.irc.channel_settings import load_channel_settings
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.failover.takeover import BufferedEvent, take_over
+from harnesses.irc.failover.takeover import take_over
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
-from harnesses.irc.transport.networks import Networks
+from harnesses.irc.transport.networks import Networks, follow
 from storage.db.database import Address, Database
 from storage.db.errors import StorageError, Unavailable
 from storage.log import ChatLog
@@ -71,7 +72,7 @@ class Standby:
     def __init__(self, database: Database, networks: Mapping[str, Network]) -> None:
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._database, self._networks = database, networks
-        self._leases = Leases(database, holder)
+        self.leases = Leases(database, holder)
         self._names = {name: f"{LEASE_PREFIX}{name}" for name in networks}
         self._wanted = {name: network.settings for name, network in networks.items()}
         self._time = asyncio.get_running_loop().time
@@ -97,7 +98,7 @@ class Standby:
         # Ages of watermarks are counted back from before the request: however long it takes, none
         # covers an event that the holder may not have logged.
         looked = self._time()
-        found = await self._leases.find(LEASE_PREFIX)
+        found = await self.leases.find(LEASE_PREFIX)
         require_same_networks(found, self._names)
         self._holders, self._leases_read_at = {lease.name: lease for lease in found}, looked
         if any(lease.is_held for lease in found):
@@ -105,7 +106,7 @@ class Standby:
         # Our validity is counted from before the request, the lease from when the database handles
         # it: whatever the latency, we stop sending before anybody else can acquire the lease.
         began = self._time()
-        if await self._leases.acquire(self._names.values(), LEASE_DURATION):
+        if await self.leases.acquire(self._names.values(), LEASE_DURATION):
             self._valid_until = began + LEASE_DURATION.total_seconds()
             return True
         return False
@@ -122,8 +123,7 @@ class Standby:
             wanted = self._wanted[name]
             other = {"nick": f"{wanted.nick}_", "nickserv_password": None}
             network.settings = wanted.model_copy(update=other)
-            for channel, key in overrides.channels(name).items():
-                network.part(channel) if key is None else network.join(channel, key)
+        follow(self._networks, overrides)
 
     def connect(self) -> list[Work]:
         """Return the coroutines that connect to the networks and receive their events."""
@@ -163,7 +163,7 @@ class Standby:
                 known_as = str(source) if is_known else ""
                 renewals[self._names[name]] = Renewal(known_as, settled)
             try:
-                await self._leases.renew(renewals, LEASE_DURATION)
+                await self.leases.renew(renewals, LEASE_DURATION)
             except Unavailable as error:
                 _log.warning("irc.lease_not_renewed", error=str(error))
             else:
@@ -178,27 +178,27 @@ class Standby:
         """Release the leases, so that a standby can take over at once, and stop sending."""
         self._valid_until = 0.0
         try:
-            await self._leases.release()
+            await self.leases.release()
         except StorageError as error:  # the leases expire by themselves
             _log.warning("irc.lease_not_released", error=str(error))
 
-    def guard(self, log: ChatLog) -> None:
-        """Make every write to `log` check the fencing numbers of our leases."""
-        log.check = self._leases.check
+    async def pass_on(self, services: BotServices, events: EventHandler) -> None:
+        """Process the events buffered during standby, then pass on live ones, until cancelled.
 
-    async def advance_watermark(self, log: ChatLog) -> None:
-        """Advance the watermark up to which our events are in the log, until cancelled.
-
-        `keep` publishes it in the leases, for a later holder.
+        The watermark up to which they are in the log is kept for `keep`, which publishes it in the
+        leases, for a later holder.
         """
+        # Events that arrive while `take_over` awaits are buffered too. Nothing is awaited between
+        # the last, empty `drain` and the assignment, so no event is lost or overtaken.
+        while heard := self.drain():
+            await take_over(services, events, heard)
+        self._pass_on = events.on_event
         while True:
             # Taken before the flush: events that arrive during the flush need not be covered by it.
             began = self._time()
-            try:
-                await log.flush()
+            with suppress(Unavailable):  # the log reports it
+                await services.log.flush()
                 self._watermark = began
-            except Unavailable:  # the log reports it
-                pass
             await asyncio.sleep(RENEW_INTERVAL)
 
     def on_event(self, event: IrcEvent) -> None:
@@ -215,29 +215,24 @@ class Standby:
             return  # a private message to the standby nick
         # What the holder said counts as our own: it must be logged so, and shows what is answered.
         # The whole source is compared: once the holder is gone, anybody can take its nick.
-        lease, fold = (
-            self._holders.get(self._names[event.network]),
-            self._networks[event.network].fold,
-        )
+        lease = self._holders.get(self._names[event.network])
+        fold = self._networks[event.network].fold
         source = f"{event.nick}!{event.user}@{event.host}"
         if lease and lease.known_as and fold(source) == fold(lease.known_as):
             event = replace(event, own=True)
         self._buffer.append((now, event))
 
-    def pass_on(self, on_event: Callable[[IrcEvent], None]) -> None:
-        """Pass events to `on_event` from now on, instead of buffering them."""
-        self._pass_on = on_event
-
-    def drain(self) -> list[BufferedEvent]:
-        """Remove and return the buffered events of the last `BUFFER_SECONDS`, oldest first."""
+    def drain(self) -> list[tuple[IrcEvent, bool]]:
+        """Remove and return the buffered events of the last `BUFFER_SECONDS`, oldest first, each
+        with whether the last holder's watermark covers it."""
         kept, self._buffer = self._buffer, deque(maxlen=MAX_BUFFERED)
-        since, heard = self._time() - BUFFER_SECONDS, []
+        since, heard = self._time() - BUFFER_SECONDS, list[tuple[IrcEvent, bool]]()
         for time, event in kept:
             # The last holder's watermark, by the event loop's clock.
             lease = self._holders.get(self._names[event.network])
             mark = self._leases_read_at - lease.settled.total_seconds() if lease else 0.0
             if time >= since:
-                heard.append(BufferedEvent(event, time < mark - MAX_LAG))
+                heard.append((event, time < mark - MAX_LAG))
         return heard
 
 
@@ -267,11 +262,6 @@ class Failover:
     def __init__(self, networks: Networks, status: StatusFile) -> None:
         self._networks, self._status = networks, status
         self._standby: Standby | None = None
-
-    @property
-    def is_enabled(self) -> bool:
-        """True if several tendrils may run for these networks (the setting `standby`)."""
-        return self._networks.settings.standby
 
     async def run(self, address: Address, run_active: Callable[[], Work]) -> None:
         """Stand by until no other process is active, then run `run_active` under the leases.
@@ -310,7 +300,7 @@ class Failover:
         log. Raises StorageError, and TendrilError if one is.
         """
         if self._standby:
-            self._standby.guard(log)
+            log.check = self._standby.leases.check
             return
         found = await Leases(database, "").find(LEASE_PREFIX)
         require_same_networks(found, self._networks)
@@ -328,7 +318,7 @@ class Failover:
         if standby is None:
             return [network.run(events.on_event) for network in self._networks.values()]
         hearing = [] if standby.is_connected else standby.connect()
-        return [*hearing, _take_over(standby, services, events)]
+        return [*hearing, standby.pass_on(services, events)]
 
     async def _become_active(
         self, standby: Standby, start: Callable[[Work], asyncio.Task[None]]
@@ -353,13 +343,3 @@ class Failover:
             return True
         await self._networks.quit("Terrarium stops")
         return False
-
-
-async def _take_over(standby: Standby, services: BotServices, events: EventHandler) -> None:
-    """Process the events buffered during standby, then pass on live ones, until cancelled."""
-    # Events that arrive while `take_over` awaits are buffered too. Nothing is awaited between the
-    # last, empty `drain` and `pass_on`, so no event is lost or overtaken.
-    while heard := standby.drain():
-        await take_over(services, events, heard)
-    standby.pass_on(events.on_event)
-    await standby.advance_watermark(services.log)

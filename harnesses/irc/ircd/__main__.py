@@ -5,35 +5,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
-import signal
+import os
 import sys
 from collections.abc import Sequence
 
 from harnesses.irc.ircd import commands
 from harnesses.irc.ircd.server import Client, Server
-from terrarium.supervision import parent_gone
-
-EX_CONFIG = 78
-"""Exit status for a configuration error (sysexits.h)."""
+from terrarium.supervision import told_to_stop
 
 
 async def serve(host: str, port: int) -> None:
-    """Serve until SIGTERM, SIGINT or the end of our supervisor. Raises OSError."""
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+    """Serve until told to stop. Raises OSError."""
     ircd = Server(commands.run)
+    loop = asyncio.get_running_loop()
     listener = await loop.create_server(lambda: Client(ircd), host, port)
-    parent = asyncio.create_task(parent_gone())
-    stop = asyncio.create_task(stopped.wait())
-    done, rest = await asyncio.wait([parent, stop], return_when=asyncio.FIRST_COMPLETED)
-    for task in rest:
-        task.cancel()
+    await told_to_stop()
     listener.close()
     for client in list(ircd.clients):
         client.end("The server is stopping")
-    for task in done:
-        task.result()  # raises if `parent_gone` could not watch the standard input
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"IRC: {options.host} port {options.port} {why}; choose another port with "
             "UP_IRC_PORT=NUMBER or with irc_port in [up] of terrarium.toml\n"
         )
-        return EX_CONFIG
+        return os.EX_CONFIG
     return 0
 
 

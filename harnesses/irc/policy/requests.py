@@ -11,8 +11,7 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from functools import lru_cache
+from fnmatch import fnmatchcase
 
 import structlog
 
@@ -21,7 +20,7 @@ from harnesses.core.services.peers import Origin
 from harnesses.core.services.reminders import Requester
 from harnesses.irc.channel_settings import AdminOverrides
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.message import Casemap, is_nick
+from harnesses.irc.protocol.message import Casemap, is_nick, sanitize
 from harnesses.irc.session.session import Member
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
@@ -70,11 +69,8 @@ _MAX_PEOPLE = 1_000  # people
 # channel's prefix.
 _BRIDGED = re.compile(r"\s*[<\[(](?P<nick>[^\s>\])][^>\])]{0,63})[>\])]\s+(?P<text>.+)", re.DOTALL)
 _BRIDGED_NICK = re.compile(r"[^\s,:!@*?#&+$%~][^\s,:!@*?#&+]*")
-# Relays colour nicks, and break them with zero-width spaces so that they highlight nobody.
-_FORMATTING = re.compile(
-    r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|[\x00-\x09\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e]"
-)
-
+# Relays break nicks with zero-width spaces, so that they highlight nobody.
+_ZERO_WIDTH = re.compile("[\u200b-\u200f]")
 
 _SERVICES = "Nick Chan Memo Oper Bot Host Sasl Auth Info Stat Help Group Spam Root Bouncer"
 SERVICES = (
@@ -90,7 +86,8 @@ def matches_any(who: Identity, entries: Iterable[str], fold: Casemap) -> bool:
     whole = fold(who.mask)
     for entry in entries:
         if "!" in entry or "@" in entry:
-            if _pattern(fold(mask_of(entry))).fullmatch(whole):
+            # Brackets are literal, as nicks may have them.
+            if fnmatchcase(whole, fold(mask_of(entry)).replace("[", "[[]")):
                 return True
         elif who.account and not who.bridged and fold(who.account) == fold(entry):
             return True
@@ -102,13 +99,6 @@ def mask_of(entry: str) -> str:
     if "!" in entry:
         return entry
     return f"*!{entry}" if "@" in entry else f"{entry}!*@*"
-
-
-@lru_cache(maxsize=256)
-def _pattern(mask: str) -> re.Pattern[str]:
-    """Compile a mask. Unlike in `fnmatch`, brackets are literal, as nicks may have them."""
-    parts = {"*": ".*", "?": "."}
-    return re.compile("".join(parts.get(char) or re.escape(char) for char in mask), re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +181,13 @@ class CommandRequest:
 def conversation_of(request: CommandRequest, nick: str = "") -> str:
     """Return the name of the author's conversation, or of that of `nick`, in the request's place.
 
-    A private room has a single conversation, whose name is that of the room.
+    On a channel each person has a separate one, so that nobody waits for another's answer and each
+    can `clear` it alone. A private room has a single conversation, with the name of the room.
     """
     fold, own = request.network.fold, request.who.name
     if request.recipient == own and fold(nick or own) == fold(own):
         return room_key(request.place, fold)
-    return conversation_id(request.place, nick or own, fold)
+    return f"{room_key(request.place, fold)}/{fold(nick or own)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +203,15 @@ Reply = str | PrivateReply
 Command = Callable[[CommandRequest], Awaitable[Reply]]
 
 
-class Decision(Enum):
-    """The verdict of the rate limits: NO refuses silently, TELL refuses and says so."""
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An event with its author, of a relayed message the person behind the relay, and its place in
+    the log."""
 
-    YES = "yes"
-    NO = "no"
-    TELL = "tell"
+    network: Network
+    event: IrcEvent
+    who: Identity
+    place: Place
 
 
 class RequestPolicy:
@@ -241,45 +235,41 @@ class RequestPolicy:
         self._people.set_rate(settings.person_per_minute / 60)
         self._rooms.set_rate(settings.channel_per_minute / 60)
 
-    def speaker(self, network: Network, event: IrcEvent) -> tuple[IrcEvent, Identity]:
-        """Return the event and its author, who for a relayed message is the person behind it.
+    def hear(self, network: Network, event: IrcEvent) -> Heard:
+        """Return an event with its author and place.
 
-        Only what a configured relay says to a whole channel is rewritten. In private, to part of a
-        channel, or with a nick that nobody can have, the relay speaks for itself. Blanks in the
-        nick become underscores, so that one person does not look like two.
+        Of what a configured relay says to a whole channel the author is the person whose nick it
+        names; blanks in that become underscores, so that one person does not look like two. In
+        private, to part of a channel, or with a nick that nobody can have, the relay speaks for
+        itself.
         """
         who = Identity(event.nick, event.user or "", event.host or "", event.account)
         is_relayed = is_said_to_all(event) and matches_any(who, self._settings.relays, network.fold)
-        match = _BRIDGED.fullmatch(_FORMATTING.sub("", event.text)) if is_relayed else None
+        text = _ZERO_WIDTH.sub("", sanitize(event.text)) if is_relayed else ""
+        match = _BRIDGED.fullmatch(text)
         nick = re.sub(r"\s+", "_", match["nick"].strip().lstrip("@+%&~")) if match else ""
-        if not (match and _BRIDGED_NICK.fullmatch(nick)):
-            return event, who
-        # Account and bot tag are the relay's, and say nothing of the person.
-        person = Identity(nick, who.user, who.host, None, bridged=True)
-        return replace(event, nick=nick, text=match["text"], account=None, bot=False), person
-
-    def place(self, network: Network, event: IrcEvent, who: Identity) -> Place:
-        """Return the place of an event by `who`."""
+        if match and _BRIDGED_NICK.fullmatch(nick):
+            # Account and bot tag are the relay's, and say nothing of the person.
+            who = Identity(nick, who.user, who.host, None, bridged=True)
+            event = replace(event, nick=nick, text=match["text"], account=None, bot=False)
         other = who
         if event.own and event.channel is None:  # our private message: the room of its recipient
             known = network.roster.person(event.target)
             other = identity_of(known) if known else Identity(event.target)
-        return place_of(event, other, network.fold)
+        return Heard(network, event, who, place_of(event, other, network.fold))
 
-    def take_trigger(
-        self, network: Network, event: IrcEvent, who: Identity, prefix: str
-    ) -> ParsedCommand | None:
+    def take_trigger(self, heard: Heard, prefix: str) -> ParsedCommand | None:
         """Return the command in an event, None if there is none or its author gets no answer.
 
         Call it once per event, as it also feeds the detector of bot loops.
         """
-        private = event.channel is None
-        if private and network.fold(event.target) != network.fold(network.nick):
+        network, event = heard.network, heard.event
+        if event.channel is None and network.fold(event.target) != network.fold(network.nick):
             return None  # addressed to all users of a server (`$*`), or to somebody else
-        asked = self.parse_words(network, event, prefix)
-        if not self.should_process(network, event, who):
+        if not self.should_process(heard):
             return None
-        person, room = _person(network, who), (network.name, network.fold(event.channel or ""))
+        asked = self.parse_words(heard, prefix)
+        person, room = person_key(heard), (network.name, network.fold(event.channel or ""))
         if not asked:
             if is_said_to_all(event):
                 self._loop_detector.note_line(room, person)
@@ -291,18 +281,20 @@ class RequestPolicy:
             return None
         return asked
 
-    def parse_words(self, network: Network, event: IrcEvent, prefix: str) -> ParsedCommand | None:
+    def parse_words(self, heard: Heard, prefix: str) -> ParsedCommand | None:
         """Return the command in an event by its text alone, whatever its author and time."""
+        network, event = heard.network, heard.event
         # RFC 2812, section 3.3.2: a NOTICE must never be answered automatically.
         if event.type != "PRIVMSG":
             return None
         # People go on calling us by the configured nick while we have another.
-        nicks, private = (network.session.nick, network.settings.nick), event.channel is None
+        nicks, private = (network.nick, network.settings.nick), event.channel is None
         return parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
 
-    def should_process(self, network: Network, event: IrcEvent, who: Identity) -> bool:
+    def should_process(self, heard: Heard) -> bool:
         """Return whether an event is live, and its author somebody whom we answer: neither a bot,
         by its mark or our settings, nor a service, nor ignored. The bridged are never bots."""
+        network, event, who = heard.network, heard.event, heard.who
         if event.own or event.batch_type:
             return False
         fold, bots = network.fold, (*self._settings.bots, *self._settings.relays)
@@ -312,39 +304,30 @@ class RequestPolicy:
             return False
         return is_person(who, fold) and not self.is_ignored(network, who)
 
-    def request(
-        self,
-        network: Network,
-        event: IrcEvent,
-        who: Identity,
-        words: str,
-        pending_event: PendingEvent,
-    ) -> CommandRequest:
+    def request(self, heard: Heard, words: str, pending_event: PendingEvent) -> CommandRequest:
         """Build the request for a command with `words`."""
-        place = self.place(network, event, who)
+        event, who, status = heard.event, heard.who, status_of(heard.event)
         return CommandRequest(
-            network=network,
-            place=place,
-            recipient=who.nick if event.channel is None else status_of(event) + event.channel,
-            private=not is_public(event),
+            network=heard.network,
+            place=heard.place,
+            recipient=who.nick if event.channel is None else status + event.channel,
+            private=event.channel is None or status != "",
             who=who,
             words=words,
-            scope=scope_of(place, self._settings.channel_groups),
+            scope=scope_of(heard.place, self._settings.channel_groups),
             pending_event=pending_event,
-            admin=self.is_admin(network, who),
+            admin=self.is_admin(heard.network, who),
         )
 
-    def decide(self, request: CommandRequest) -> Decision:
-        """Apply the rate limits of the person, then of the channel."""
-        person = _person(request.network, request.who)
-        room = (person[0], request.network.fold(request.place.channel))
-        if self._people.try_acquire(person) and self._rooms.try_acquire(room):
-            return Decision.YES
-        return Decision.TELL if self.should_notify(request) else Decision.NO
+    def try_acquire(self, request: CommandRequest) -> bool:
+        """Apply the rate limits of the person, then of the channel; return whether a command may
+        run."""
+        room = (request.network.name, request.network.fold(request.place.channel))
+        return self._people.try_acquire(person_key(request)) and self._rooms.try_acquire(room)
 
     def should_notify(self, request: CommandRequest) -> bool:
         """Return whether to tell the author of the rate limit: at most once a minute."""
-        return self._people.should_notify(_person(request.network, request.who))
+        return self._people.should_notify(person_key(request))
 
     def should_explain(self, request: CommandRequest) -> bool:
         """Return whether to explain to the author that this is no command: at most once a minute,
@@ -365,12 +348,13 @@ class RequestPolicy:
 
         Admins themselves never are.
         """
-        masks = [*self._settings.ignore, *self._overrides.ignore_masks(network.name)]
+        masks = [*self._settings.ignore, *self._overrides.ignored.get(network.name, ())]
         return matches_any(who, masks, network.fold) and not self.is_admin(network, who)
 
 
-def _person(network: Network, who: Identity) -> tuple[str, str]:
-    return network.name, network.fold(who.name)
+def person_key(asker: Heard | CommandRequest) -> tuple[str, str]:
+    """Return the network and the folded name of whoever asks: the key of their rate limits."""
+    return asker.network.name, asker.network.fold(asker.who.name)
 
 
 def payer_of(network: Network, who: Identity) -> str:
@@ -440,9 +424,6 @@ class BotLoopDetector:
 
     def record_and_check(self, person: Hashable, text: str, room: Hashable) -> bool:
         """Record a line addressed to us; return True if it is part of a loop."""
-        return self._is_endless(room, person) or self._is_quick(person, text)
-
-    def _is_endless(self, room: Hashable, person: Hashable) -> bool:
         now = self._clock()
         times = self._turns.setdefault((room, person), deque(maxlen=MAX_TURNS))
         self._turns.move_to_end((room, person))
@@ -451,13 +432,9 @@ class BotLoopDetector:
         if len(times) == MAX_TURNS and now - times[0] < TURNS_WINDOW:
             return True  # and not counted, so that turns are free again as old ones age out
         times.append(now)
-        return False
-
-    def _is_quick(self, person: Hashable, text: str) -> bool:
         exchange = self._people.get(person)
         if exchange is None:
             return False
-        now = self._clock()
         if exchange.quick >= QUICK_TURNS and now - exchange.last < QUIET_SECONDS:
             exchange.last = now  # each further line extends the silence that is asked for
             return True
@@ -476,14 +453,10 @@ def status_of(event: IrcEvent) -> str:
     return event.target[: -len(event.channel)]
 
 
-def is_public(event: IrcEvent) -> bool:
-    """Return whether an event is visible to a whole channel."""
-    return event.channel is not None and not status_of(event)
-
-
 def is_said_to_all(event: IrcEvent) -> bool:
     """Return whether an event is a line to a whole channel."""
-    return is_public(event) and event.type in ("PRIVMSG", "ACTION")
+    is_line = event.channel is not None and event.type in ("PRIVMSG", "ACTION")
+    return is_line and not status_of(event)
 
 
 def place_of(event: IrcEvent, other: Identity, fold: Callable[[str], str]) -> Place:
@@ -495,13 +468,9 @@ def place_of(event: IrcEvent, other: Identity, fold: Callable[[str], str]) -> Pl
     return Place(event.network, event.channel)
 
 
-def conversation_id(place: Place, nick: str, fold: Callable[[str], str]) -> str:
-    """Return the name of a person's conversation in a place.
-
-    On a channel each person has a separate one, so that nobody waits for another's answer and each
-    can `clear` it alone. The model sees what others ask there in the log lines of its prompt.
-    """
-    return f"{room_key(place, fold)}/{fold(nick)}"
+def fold_place(network: Network, channel: str) -> Place:
+    """Return the place of a channel with its name folded, so that equal places are equal."""
+    return Place(network.name, network.fold(channel))
 
 
 def belongs_to(conversation: str, network: str, who: Identity, fold: Callable[[str], str]) -> bool:
@@ -521,7 +490,7 @@ def room_key(place: Place, fold: Callable[[str], str]) -> str:
     conversation on "#a".
     """
     # `Identity.room` has folded the name of a private room already, part by part.
-    is_personal = channel_of_room(place.channel) == place.channel and not is_channel(place)
+    is_personal = channel_of_room(place.channel) == place.channel and is_private(place.channel)
     name = place.channel if is_personal else fold(place.channel)
     return f"{place.network}/{name.translate(_ESCAPED)}"
 
@@ -561,17 +530,12 @@ def scope_of(place: Place, groups: Iterable[Iterable[str]]) -> Scope:
     to no group, even if one names them.
     """
     places = {place}
-    for group in groups if is_channel(place) else ():
+    for group in () if is_private(place.channel) else groups:
         named = [
             Place(*name.split("/", 1)) if "/" in name else Place(place.network, name)
             for name in group
         ]
         own = place.network, place.channel.lower()
         if any((each.network, each.channel.lower()) == own for each in named):
-            places.update(filter(is_channel, named))
+            places.update(each for each in named if not is_private(each.channel))
     return Scope(frozenset(places))
-
-
-def is_channel(place: Place) -> bool:
-    """Return whether a place is a channel: neither a private conversation nor a status room."""
-    return not is_private(place.channel)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 import string
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from enum import Enum
 
 import regex
@@ -347,6 +345,21 @@ def _decimal(text: str, default: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
 
 
+_COLOURS = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
+_UNSAYABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+# A right-to-left override could make a line read as somebody else's.
+_UNSAYABLE |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
+_COMBINING_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+# "Zalgo" text: of a stack of combining marks four are kept.
+_STACKED = re.compile(f"([{_COMBINING_MARKS}]{{4}})[{_COMBINING_MARKS}]+")
+
+
+def sanitize(text: str) -> str:
+    """Remove control and formatting codes, bidirectional overrides and excess combining marks."""
+    whole = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
+    return _STACKED.sub(r"\1", _COLOURS.sub("", whole).translate(_UNSAYABLE))
+
+
 MIN_BUDGET = 4
 """The smallest budget in bytes: the longest UTF-8 encoding of a character."""
 
@@ -442,59 +455,6 @@ def _pieces(word: str, budget_bytes: int, piece: str) -> Iterator[str]:
 
 def _size(text: str) -> int:
     return len(text.encode())
-
-
-MAX_SENT_LINES, SENT_LINES_AGE = 50, timedelta(seconds=10)
-"""The number and maximum age of the sent lines among which a rejected one is looked for."""
-
-
-class SentLines:
-    """The most recently sent lines, to identify one that is rejected as too long (417)."""
-
-    def __init__(self, now: Callable[[], datetime]) -> None:
-        self._now = now
-        self._lines: deque[tuple[datetime, int, Message]] = deque(maxlen=MAX_SENT_LINES)
-        self._pieces: deque[tuple[str, ...]] = deque(maxlen=MAX_SENT_LINES)
-
-    def add(self, line: str) -> None:
-        """Record a line that was written to the connection."""
-        if message := parse(line):
-            size = len(line.encode("utf-8", "replace"))
-            self._lines.append((self._now(), size, message))
-
-    def take_rejected(self, label: str) -> Message | None:
-        """Remove and return the line that was too long, or None if no recent line qualifies.
-
-        `label` is the label of the server's error, or "" if it has none.
-        """
-        since = self._now() - SENT_LINES_AGE
-        lines = [entry for entry in self._lines if entry[0] >= since]
-        named = [entry for entry in lines if label and entry[2].tags.get("label") == label]
-        found = max(named or lines, key=lambda entry: entry[1], default=None)
-        if found is None:
-            return None
-        self._lines.remove(found)
-        return found[2]
-
-    def split_once(self, message: Message) -> list[Message]:
-        """Return `message` split into two or three messages.
-
-        The result is empty if it is not a PRIVMSG, NOTICE or ACTION, cannot be split, or is itself
-        such a piece.
-        """
-        # Pieces are remembered and not split again: our guess at the rejected line may be wrong,
-        # and a server that answers everything with 417 must not make us send for ever.
-        target, text = message.param(0), message.param(1)
-        action = text.startswith(_ACTION)
-        plain = text.removeprefix(_ACTION).removesuffix("\x01") if action else text
-        said = message.command in ("PRIVMSG", "NOTICE") and not plain.startswith("\x01")
-        if not said or message.params in self._pieces:
-            return []
-        cut = split(plain, max(MIN_BUDGET, (len(plain.encode("utf-8", "replace")) + 1) // 2))
-        texts = [f"{_ACTION}{piece}\x01" for piece in cut] if action else cut
-        messages = [Message(message.command, (target, piece)) for piece in texts]
-        self._pieces.extend(piece.params for piece in messages)
-        return messages if len(messages) > 1 else []
 
 
 class ReceiptStatus(Enum):

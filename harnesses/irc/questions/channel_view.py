@@ -6,19 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from harnesses.core.permalinks import short_link
-from harnesses.irc.policy.requests import (
-    CommandRequest,
-    is_channel,
-    scope_of,
-    without_highlight,
-)
+from harnesses.irc.policy.requests import CommandRequest, scope_of, without_highlight
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.answerers.answerers import RoomView
 from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.tools.log_search import LogTools
-from storage.chat_log.event import Event, PendingEvent, Place, Scope
+from storage.chat_log.event import Event, PendingEvent, Place, Scope, is_private
 from storage.db.database import to_micros
 from storage.passages.passages import LineFilter
 
@@ -61,7 +56,7 @@ class LogViews:
             starts=self._starts,
             # Quoted lines are in our time zone, with a link if people can open it, and with nicks
             # that highlight nobody.
-            quoting=Quoting(services.resources.agent.zone, link, without_highlight),
+            quoting=Quoting(services.resources.configuration.agent.zone, link, without_highlight),
             line_filter=self._quotable_lines(place),
         )
 
@@ -85,11 +80,12 @@ class LogViews:
         networks = self._services.networks
 
         def present() -> dict[Place, list[str]]:
-            places = sorted(filter(is_channel, scope.places or ()), key=str)
             return {
                 each: networks[each.network].roster.nicks(each.channel)
-                for each in places
-                if each.network in networks and networks[each.network].reaches(each.channel)
+                for each in sorted(scope.places or (), key=str)
+                if each.network in networks
+                and not is_private(each.channel)
+                and networks[each.network].reaches(each.channel)
             }
 
         return LogTools(

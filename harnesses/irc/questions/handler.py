@@ -16,20 +16,21 @@ from harnesses.core.rate_limit import ConcurrencyLimit
 from harnesses.core.services.peers import EMPTY_SCOPE
 from harnesses.core.services.question_tools import Door, PasteTools
 from harnesses.core.tendril.turn import Action, TurnRequest, TurnResult
-from harnesses.irc.operators import OPERATE, AdminTools
+from harnesses.irc.operators import OPERATE, ChannelOperator
 from harnesses.irc.policy.requests import (
+    Command,
     CommandRequest,
     PrivateReply,
     Reply,
     conversation_of,
     payer_of,
+    person_key,
     room_key,
 )
 from harnesses.irc.questions.channel_view import LogViews, persona_values, room_view
 from harnesses.irc.reminder_delivery import other_requester
 from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target, may_change
 from harnesses.irc.services import BotServices
-from harnesses.irc.settings import IrcSettings
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading
 from llm.skills.registry import TEACH
@@ -57,10 +58,10 @@ class StreamingReply:
     """
 
     def __init__(
-        self, sender: MessageSender, target: Target, settings: IrcSettings, clock: Clock
+        self, sender: MessageSender, target: Target, stream_after: float, clock: Clock
     ) -> None:
         self._sender, self._target, self._clock = sender, target, clock
-        self._after, self._mark = settings.stream_after, settings.mark
+        self._after = stream_after
         self._text = ""
         self._began = 0.0
         self._first: OutgoingLine | None = None
@@ -80,7 +81,7 @@ class StreamingReply:
         if self.has_begun or self._clock() - self._began < self._after:
             return
         # The first line is complete once a second one has begun. Code is for the link.
-        answer = self._sender.compose(self._target, self._text, self._mark)
+        answer = self._sender.compose(self._target, self._text)
         if len(answer.lines) < 2 or not answer.opening or may_change(answer.lines[0].text):
             return
         if await self._sender.send_lines(self._target, answer.lines[:1]):
@@ -94,9 +95,7 @@ class StreamingReply:
         """
         # What code has answered may quote people, and is no Markdown.
         is_markdown = result.iterations > 0
-        answer = self._sender.compose(
-            self._target, result.text, self._mark, is_markdown=is_markdown
-        )
+        answer = self._sender.compose(self._target, result.text, is_markdown=is_markdown)
         # If the whole answer begins otherwise than what was streamed, all of it is sent.
         already = int(list(answer.lines[:1]) == [self._first])
         target = replace(self._target, quotes=result.quotes)
@@ -106,7 +105,7 @@ class StreamingReply:
 
 
 class QuestionHandler:
-    """The handler of the questions of all people on all networks."""
+    """The handler of the questions, and the runner of commands, of all people on all networks."""
 
     def __init__(self, services: BotServices, log_views: LogViews) -> None:
         self._services, self._log_views = services, log_views
@@ -118,14 +117,15 @@ class QuestionHandler:
         """Run the turn of a question, which delivers the answer itself, or the `command` that it
         asks for in plain words; return a refusal or ""."""
         services = self._services
-        person = _person(request)
+        person = person_key(request)
         if self._concurrency.is_full(person):
             # At most once a minute.
             return PrivateReply(RATE_LIMITED) if services.policy.should_notify(request) else ""
         with self._concurrency.hold(person):
             target = services.sender.target_of(request)
             clock = asyncio.get_running_loop().time
-            reply = StreamingReply(services.sender, target, services.networks.settings, clock)
+            stream_after = services.networks.settings.stream_after
+            reply = StreamingReply(services.sender, target, stream_after, clock)
 
             async def deliver(result: TurnResult) -> bool:
                 services.policy.note_reply(request.network, request.who.name)
@@ -140,13 +140,24 @@ class QuestionHandler:
                         self.turn_request(request, window, line),
                         command=command,
                         room_view=room_view(request.network, request.place.channel),
-                        joins=True,
+                        joins=True,  # a follow-up may join the question being answered
                         on_text=reply.on_text,
                         on_activity=on_activity,
                         deliver=deliver,
                     )
                 )
         return ""
+
+    async def run(self, command: Command, request: CommandRequest) -> None:
+        """Run any command and reply with its text, or with an apology."""
+        services = self._services
+
+        async def execute() -> TurnResult:
+            await services.sender.reply(request, await command(request))
+            return TurnResult("")
+
+        result = await services.turns.catch_errors(execute)
+        await services.sender.reply(request, result.text)
 
     def turn_request(
         self, request: CommandRequest, log_window: LogWindow, before: PendingEvent | int
@@ -190,7 +201,7 @@ class QuestionHandler:
         scope = self._log_views.readable_scope(request) if logs else EMPTY_SCOPE
         address = functools.cache(lambda: services.web_address)
         pastes = services.sender.pastes
-        door = Door(
+        door = Door(  # the tools of every tendril; those of IRC alone follow
             log=self._log_views.tools(place, scope, before),
             address=address,
             requester=request.requester,
@@ -202,7 +213,7 @@ class QuestionHandler:
         )
         tools = services.tools_for(door)
         if settings.admin_tools and request.network.is_operator(place.channel):
-            tools.append(AdminTools(request, services.audit))
+            tools.append(ChannelOperator(request, services.audit))
         return tools
 
     def _rights(self, request: CommandRequest) -> Collection[str]:
@@ -211,11 +222,6 @@ class QuestionHandler:
         if not services.policy.is_admin(request.network, request.who):
             return ()
         return {TEACH, OPERATE} if services.networks.settings.admin_tools else {TEACH}
-
-
-def _person(request: CommandRequest) -> tuple[str, str]:
-    """Return the network and the folded name of the person who asks."""
-    return request.network.name, request.network.fold(request.who.name)
 
 
 @dataclass(slots=True)

@@ -10,11 +10,7 @@ from dataclasses import replace
 
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.tendril.turn import TurnResult
-from harnesses.irc.policy.requests import (
-    CommandRequest,
-    Decision,
-    scope_of,
-)
+from harnesses.irc.policy.requests import CommandRequest, scope_of
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.reminder_delivery import find_owner
 from harnesses.irc.services import BotServices
@@ -61,7 +57,7 @@ class ScheduledQuestions:
         if reminder.question_event_id and asked is None:
             return RunOutcome.ENDED  # the line that scheduled it was erased
         request = self._request(reminder, who, asked)
-        if services.policy.decide(request) is not Decision.YES:
+        if not services.policy.try_acquire(request):
             return RunOutcome.LATER
         result = await self._turn(reminder, request)
         return RunOutcome.ASKED if result.ok else RunOutcome.LATER
@@ -105,22 +101,24 @@ class ScheduledQuestions:
             if not (result.ok and result.text):
                 return True  # no apology is sent: the question is asked again later
             target = replace(services.sender.target_of(request), quotes=result.quotes)
-            mark = services.networks.settings.mark
             services.policy.note_reply(network, request.who.name)
             is_markdown = result.iterations > 0
-            answer = services.sender.compose(target, result.text, mark, is_markdown=is_markdown)
+            answer = services.sender.compose(target, result.text, is_markdown=is_markdown)
             return await services.sender.deliver(target, answer)
 
         now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time
-        window = LogWindow(  # since the previous due time of the question
+        window = LogWindow(
             log=services.log,
             place=reminder.place,
             anchor=now,
             last=_MAX_LINES,
-            since=previous_due(reminder),
             speaker=reminder.owner.nick,
-            quoting=Quoting(services.resources.agent.zone),
+            quoting=Quoting(services.resources.configuration.agent.zone),
         )
+        # What any question would be shown now, and all since the previous due time of this one.
+        recent = await window.recent(behaviour.max_context_messages)
+        since = min([previous_due(reminder), *(event.time for event in recent[:1])])
+        window = replace(window, since=since)
         question = self._questions.turn_request(request, window, now)
         abilities = f"{question.values['abilities']}\n\n{_SCHEDULED}"
         return await services.turns.take(

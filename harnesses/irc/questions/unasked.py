@@ -21,6 +21,7 @@ from harnesses.irc.policy.requests import (
     QUESTION_COMMANDS,
     CommandRequest,
     ParsedCommand,
+    fold_place,
     room_key,
     scope_of,
 )
@@ -52,9 +53,10 @@ class UnaskedAnswers:
         async def ask_model(question: OpenQuestion) -> None:
             await turns.catch_errors(functools.partial(self._answer, question))
 
-        self.speech = await UnaskedSpeech.restore(
+        self.speech = UnaskedSpeech(
             Silences(own.database), own.clock, own.accounting.today, ask_model
         )
+        await self.speech.restore()
 
     def admin_summary(self, place: Place) -> str:
         """Return the state of a folded place: whether a question is open, when the model was asked
@@ -63,7 +65,7 @@ class UnaskedAnswers:
         parts = ["a question is open" if place in self.speech.open else "no question is open"]
         if silence.muted:
             parts.append("silent since a kick")
-        elif silence.asked.year > 1970:
+        elif silence.asked.year > 1970:  # else never
             parts.append(f"last looked at one at {silence.asked:%H:%M} UTC")
         if would := self._would_say.get(place):
             parts.append(f"would have said: {would}")
@@ -78,12 +80,19 @@ class UnaskedAnswers:
         if asked and asked.command not in QUESTION_COMMANDS:
             return
         fold = request.network.fold
-        line = LoggedLine(_folded(request), request.who, request.words, request.pending_event)
+        line = LoggedLine(
+            fold_place(request.network, request.place.channel),
+            request.who,
+            request.words,
+            request.pending_event,
+        )
         self.speech.on_line(line, asked=asked is not None, fold=fold)
 
     def on_cleared(self, request: CommandRequest) -> None:
         """Drop the open question of a person whose conversation is cleared."""
-        self.speech.drop(_folded(request), request.network.fold(request.nick))
+        self.speech.drop(
+            fold_place(request.network, request.place.channel), request.network.fold(request.nick)
+        )
 
     async def mute(self, place: Place, *, muted: bool) -> None:
         """Stop unasked speech in a place, after a kick, until an admin sets `proactive` there."""
@@ -161,7 +170,3 @@ class UnaskedAnswers:
             services.policy.note_reply(network, asked.nick)
             _log.info("attention.said", channel=place.channel, characters=len(text))
         return said
-
-
-def _folded(request: CommandRequest) -> Place:
-    return Place(request.network.name, request.network.fold(request.place.channel))

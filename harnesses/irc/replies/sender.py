@@ -19,8 +19,9 @@ from harnesses.irc.channel_settings import BehaviourResolver
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, identity_of
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.protocol.events import Talk
-from harnesses.irc.protocol.message import LOST, ReceiptStatus
+from harnesses.irc.protocol.message import LOST, ReceiptStatus, sanitize
 from harnesses.irc.session.session import utc_now
+from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
 from llm.messages.message import QuotingText
 from storage.chat_log.event import Event, EventType, PendingEvent, Place
@@ -30,13 +31,6 @@ from storage.queues.pastes import Pastes
 
 _log = structlog.get_logger()
 
-_COLOURS = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
-_UNSAYABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-# A right-to-left override could make a line read as somebody else's.
-_UNSAYABLE |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
-_COMBINING_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
-# "Zalgo" text: of a stack of combining marks four are kept.
-_STACKED = re.compile(f"([{_COMBINING_MARKS}]{{4}})[{_COMBINING_MARKS}]+")
 # Services and other bots could take this for a command, and run it with our rights instead of those
 # of the person who talked the model into it.
 _COMMAND = re.compile(r"[!$%&+,.;?@\\^~-][a-zA-Z]")
@@ -111,20 +105,20 @@ class OutgoingLine:
 class ComposedAnswer:
     """An answer of the model to somebody: its `lines`, of which the first `opening` come before any
     code, what it says after code that it begins with (`remark`), and the Markdown `text` for its
-    page; `mark` is in all of them."""
+    page; the mark of the settings is in all of them."""
 
     text: str
     lines: Sequence[OutgoingLine]
     opening: int
     remark: Sequence[OutgoingLine]
-    mark: str
 
 
 class MessageSender:
     """The sender of texts to channels and people, under the settings in `behaviours`.
 
-    `web_address` returns the base URL of pastes, None while nobody could open one; `lifetime`
-    returns how long they are kept. `streaming` has the replies that are begun and not finished.
+    `settings` returns those of the tendril, which a reload replaces, `web_address` the base URL of
+    pastes, None while nobody could open one. `streaming` has the replies that are begun and not
+    finished.
     """
 
     def __init__(
@@ -132,11 +126,11 @@ class MessageSender:
         log: ChatLog,
         pastes: Pastes,
         behaviours: BehaviourResolver,
+        settings: Callable[[], IrcSettings],
         web_address: Callable[[], str | None],
-        lifetime: Callable[[], timedelta],
     ) -> None:
         self._log, self.pastes, self._behaviours = log, pastes, behaviours
-        self._web_address, self._lifetime = web_address, lifetime
+        self._settings, self._web_address = settings, web_address
         self._waiting = 0
         self.streaming: WeakKeyDictionary[object, Place] = WeakKeyDictionary()
         # Weak, so that the lock of a place lasts only while somebody holds it or waits for it.
@@ -202,11 +196,10 @@ class MessageSender:
             clean = target.address + clean
         return first + [OutgoingLine(line) for line in _split(target, clean)]
 
-    def compose(
-        self, target: Target, text: str, mark: str, *, is_markdown: bool = True
-    ) -> ComposedAnswer:
+    def compose(self, target: Target, text: str, *, is_markdown: bool = True) -> ComposedAnswer:
         """Return an answer as lines for IRC, without the Markdown that a model writes, and with
         the mark in front; the address that the model itself may have put there is removed."""
+        mark = self._settings().mark
 
         def lines(shown: str) -> Sequence[OutgoingLine]:
             words = strip_address(shown.strip("\n"), target.nick)
@@ -215,11 +208,11 @@ class MessageSender:
         whole = with_mark(strip_address(text.lstrip(), target.nick), mark)
         if not is_markdown:
             said = lines(text)
-            return ComposedAnswer(whole, said, len(said), (), mark)
+            return ComposedAnswer(whole, said, len(said), ())
         before, after = prose(text)
         opening = len(lines(before))
         remark = () if opening else lines(after)
-        return ComposedAnswer(whole, lines(to_plain(text)), opening, remark, mark)
+        return ComposedAnswer(whole, lines(to_plain(text)), opening, remark)
 
     async def say(self, target: Target, text: str) -> bool:
         """Send `text` within the line budget; return True if the server accepted each line sent."""
@@ -228,7 +221,8 @@ class MessageSender:
 
     async def send_lines(self, target: Target, lines: Sequence[OutgoingLine]) -> bool:
         """Send lines; return True if the server accepted each."""
-        return not (await self._send(target, lines)).left
+        left, _ = await self._send(target, lines)
+        return not left
 
     async def deliver(self, target: Target, answer: ComposedAnswer, already: int = 0) -> bool:
         """Send an answer without its first `already` lines; after a lost connection, go on once it
@@ -244,12 +238,11 @@ class MessageSender:
         clock = asyncio.get_running_loop().time
         began, since = clock(), utc_now() - _CLOCK_SKEW
         while True:
-            outcome = await self._send(target, left)
-            if outcome.is_refused:
-                await self._tell_refused(target, outcome.reason)
-            if outcome.is_refused or not outcome.left:
-                return not outcome.left
-            left = outcome.left
+            left, refusal = await self._send(target, left)
+            if refusal is not None:
+                await self._tell_refused(target, refusal)
+            if refusal is not None or not left:
+                return not left
             if not await self._wait_reachable(target, began):
                 _log.warning("irc.answer_dropped", network=target.network.name)
                 return False
@@ -304,6 +297,7 @@ class MessageSender:
             return lines[already:]
         if not (target.logged and self._web_address()):
             return await self._within_budget(target, answer.text, lines[already:], already)
+        # Sent are the first sentences before any code, or if it begins with code, those after it.
         is_short = len(lines[0].text) < _SHORT_LINE
         count = max(already, min(answer.opening, 2 if is_short and target.budget > 2 else 1))
         shown, rest = list(lines[:count]), [line.text for line in lines[count:]]
@@ -316,7 +310,7 @@ class MessageSender:
             following = [line.text for line in answer.remark[1:]]
             new = [self._whole_sentences(target, answer.remark[0], following)[0]]
         if not (shown or new):
-            return [OutgoingLine(f"{target.address}{answer.mark}{hint}")]
+            return [OutgoingLine(f"{target.address}{self._settings().mark}{hint}")]
         joined = f"{new[-1].text} {hint}" if new and not new[-1].action else ""
         if joined and len(target.network.split(target.recipient, joined)) == 1:
             return [*new[:-1], OutgoingLine(joined)]
@@ -356,7 +350,8 @@ class MessageSender:
         try:
             if target.logged:
                 asked = {target.answers.id} if target.answers else set[int]()
-                quotes, lifetime = target.quotes | asked, self._lifetime()
+                quotes = target.quotes | asked
+                lifetime = timedelta(hours=self._settings().paste_hours)
                 key = await self.pastes.add(target.place, target.nick, text, left, lifetime, quotes)
                 address = self._web_address()
                 return f"({more}: {target.prefix}more)" + (
@@ -367,13 +362,14 @@ class MessageSender:
         return f"({more}; not kept)"
 
     async def send_more(self, target: Target) -> bool:
-        """Send the next lines of the newest paste of the place that has any left.
+        """Send the next lines of the newest paste of the place that has any left, that of whoever
+        asks first.
 
         Return False if there is none. Lines that the server has not accepted stay in the paste.
         """
         # One at a time in a place: the next goes on behind the lines that are accepted by then.
         async with self._more_locks.setdefault(target.place, asyncio.Lock()):
-            paste = await self.pastes.latest(target.place)
+            paste = await self.pastes.latest(target.place, target.nick)
             if paste is None:
                 return False
             target = replace(target, quotes=paste.quotes)
@@ -384,12 +380,13 @@ class MessageSender:
                 shown = lines[: max(target.budget - 1, 1)]
             left = lines[len(shown) :]
             hint = [f"({counted(len(left), 'more line')}: {target.prefix}more)"] if left else []
-            sent = await self._send(target, [*map(OutgoingLine, [*shown, *hint])])
-            accepted = min(len(shown) + len(hint) - len(sent.left), len(shown))
+            new = [*map(OutgoingLine, [*shown, *hint])]
+            unsent, refusal = await self._send(target, new)
+            accepted = min(len(new) - len(unsent), len(shown))
             if accepted:
                 await self.pastes.save_rest(paste.id, tuple(lines[accepted:]))
-            if sent.is_refused:
-                await self._tell_refused(target, sent.reason)
+            if refusal is not None:
+                await self._tell_refused(target, refusal)
             return True
 
     async def notice(self, target: Target, text: str) -> None:
@@ -409,11 +406,16 @@ class MessageSender:
         for line in sent:
             self._log_line(own, EventType.NOTICE, line, target.network.nick)
 
-    async def _send(self, target: Target, lines: Sequence[OutgoingLine]) -> _Outcome:
-        """Send lines, log each that the server accepts, and stop at the first that it does not."""
+    async def _send(
+        self, target: Target, lines: Sequence[OutgoingLine]
+    ) -> tuple[Sequence[OutgoingLine], str | None]:
+        """Send lines, log each that the server accepts, and stop at the first that it does not.
+
+        Return the lines not accepted, and the reason if the server refused one.
+        """
         network = target.network
         if not network.reaches(target.recipient):
-            return _Outcome(lines)
+            return lines, None
         try:
             texts: list[tuple[Talk, str]] = [
                 ("ACTION" if line.action else "PRIVMSG", line.text) for line in lines
@@ -421,7 +423,7 @@ class MessageSender:
             sent = network.send(target.recipient, *texts)
         except IrcError as error:  # nobody can be written to by that name
             _log.warning("irc.not_sent", network=network.name, error=str(error))
-            return _Outcome(lines, is_refused=True, reason=str(error))
+            return lines, str(error)
         said, receipt = 0, LOST
         try:
             for line, pieces in zip(lines, sent, strict=True):
@@ -441,11 +443,11 @@ class MessageSender:
             for piece in itertools.chain(*sent[said:]):
                 piece.cancel()
         if said == len(lines):
-            return _Outcome(())
-        refused = receipt.status is ReceiptStatus.REFUSED
-        if refused:
-            _log.warning("irc.line_refused", network=network.name)
-        return _Outcome(lines[said:], refused, receipt.reason if refused else "")
+            return (), None
+        if receipt.status is not ReceiptStatus.REFUSED:
+            return lines[said:], None
+        _log.warning("irc.line_refused", network=network.name)
+        return lines[said:], receipt.reason
 
     def _log_line(self, target: Target, kind: EventType, text: str, nick: str) -> None:
         if target.logged:
@@ -462,15 +464,6 @@ class MessageSender:
             self._log.write(event, target.answers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """The result of `_send`: the lines not accepted, and the reason if the server refused one."""
-
-    left: Sequence[OutgoingLine]
-    is_refused: bool = False
-    reason: str = ""
-
-
 def strip_address(text: str, nick: str) -> str:
     """Remove the `nick:` with which a model may begin, as lines are addressed anyway."""
     return re.sub(rf"\A(?:@?{re.escape(nick)}\s*[:,]\s*)+(?=\S)", "", text, flags=re.IGNORECASE)
@@ -485,12 +478,6 @@ def with_mark(text: str, mark: str) -> str:
     if plain.startswith("```"):  # a fence is one only at the beginning of a line
         plain = f"\n{plain}"
     return f"{_ACTION if deed else ''}{mark}{plain}"
-
-
-def sanitize(text: str) -> str:
-    """Remove control and formatting codes, bidirectional overrides and excess combining marks."""
-    whole = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
-    return _STACKED.sub(r"\1", _COLOURS.sub("", whole).translate(_UNSAYABLE))
 
 
 def _split(target: Target, text: str) -> list[str]:

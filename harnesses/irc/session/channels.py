@@ -9,7 +9,7 @@ from dataclasses import replace
 import structlog
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.message import Message, Receipt, ReceiptStatus, Source
+from harnesses.irc.protocol.message import Message, Receipt, ReceiptStatus, Source, sanitize
 from harnesses.irc.session import nick as nicks
 from harnesses.irc.session.session import Handler, JoinRefusal, Member, Session, tagged_time
 
@@ -24,29 +24,12 @@ _TALK = ("401", "404", "407", "408", "415", "486", "494", "531", "716")
 """Numerics that normally refuse a PRIVMSG or NOTICE: no such nick, moderated or banned, too many
 targets, colours, a recipient who accepts no messages from strangers."""
 
-REASONS = {
-    "403": "there is no such channel",
-    "405": "we are on too many channels",
-    "407": "the server takes no such target",
-    "437": "it cannot be joined at the moment",
-    "470": "it forwards us to another channel",
-    "471": "it is full",
-    "473": "it is for invited people only",
-    "474": "we are banned",
-    "475": "the key is wrong, or we have none",
-    "476": "the server takes no such name",
-    "477": "it is for people who are logged in to services",
-    "479": "the server takes no such name, or keeps it closed",
-    "480": "too many people join, or the server keeps it closed",
-    "485": "the server keeps it closed",
-    "489": "it is for encrypted connections only",
-    "495": "it cannot be joined again so soon",
-    "500": "too many people join",
-    "519": "it is for administrators of the server only",
-    "520": "it is for operators of the server only",
-    "524": "it is in quarantine",
-}
-"""Reasons of a refused JOIN by numeric, for people. From 477 on servers disagree on the meaning."""
+JOIN_REFUSED = (
+    "403", "405", "407", "437", "470", "471", "473", "474", "475", "476", "477", "479", "480",
+    "485", "489", "495", "500", "519", "520", "524",
+)  # fmt: skip
+"""Numerics that may refuse a JOIN. From 477 on servers disagree on what they mean, so people are
+told the server's own words."""
 
 
 def on_refused(session: Session, message: Message) -> None:
@@ -72,7 +55,7 @@ def on_refused(session: Session, message: Message) -> None:
     before = session.join_refusals.get(fold(name))
     attempts = before.attempts + 1 if before else 1
     pause = min(RETRY_FIRST * 2 ** min(attempts - 1, 10), RETRY_MAX)
-    reason = REASONS.get(numeric, "the server refuses")
+    reason = sanitize(message.param(-1)).replace("\n", " ")[:200]
     # Once the longest pause is reached, retries with the same result are not logged again.
     if not before or before.numeric != numeric or pause != RETRY_MAX:
         log.warning(
@@ -83,7 +66,7 @@ def on_refused(session: Session, message: Message) -> None:
             reason=reason,
             retry_in=pause,
         )
-    refusal = JoinRefusal(name, numeric, reason, attempts, session.now(), pause)
+    refusal = JoinRefusal(name, numeric, reason, attempts, pause)
     session.join_refusals[fold(name)] = refusal
     session.join(name, pause)
 
@@ -265,7 +248,7 @@ def _end_whois(session: Session, key: str) -> None:
 
 
 HANDLERS: Mapping[str, Handler] = {
-    **dict.fromkeys((*_TALK, *REASONS), on_refused),
+    **dict.fromkeys((*_TALK, *JOIN_REFUSED), on_refused),
     "INVITE": _invited,
     "JOIN": _join,
     **dict.fromkeys(("PART", "KICK"), _leave),

@@ -12,7 +12,7 @@ import structlog
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import ACCEPTED, Message, Receipt, ReceiptStatus, is_nick
 from harnesses.irc.session import channels, nick, registration
-from harnesses.irc.session.session import MAX_AHEAD, Handler, QueuedMessage, Session, tagged_time
+from harnesses.irc.session.session import MAX_AHEAD, Handler, Session, tagged_time
 
 log = structlog.get_logger()
 
@@ -24,9 +24,6 @@ BIP_SOURCE = "bip@b.i.p"
 
 CLOCK_SKEW = timedelta(seconds=1)
 """Tolerated clock skew between the servers of a network."""
-
-MAX_SEEN_IDS = 1000
-"""Number of recent message ids that are kept to detect duplicates."""
 
 CTCP_INTERVAL = timedelta(seconds=2)
 """Minimum time between two CTCP replies to one person; queries in between are not answered."""
@@ -52,7 +49,7 @@ def _handle(session: Session, message: Message) -> list[IrcEvent]:
     # labeled-response: a response of one line carries the label; one of several lines is a
     # batch, and the label is on the line that opens it.
     is_labelled = session.batch_type(message) == "labeled-response"
-    if "label" in message.tags and message.command != "417":  # `_too_long` settles that
+    if "label" in message.tags:
         is_error = message.command == "FAIL" or "400" <= message.command <= "999"
         receipt = Receipt(ReceiptStatus.REFUSED, message.param(-1)) if is_error else ACCEPTED
         is_labelled |= session.settle(message.tags["label"], receipt)
@@ -63,9 +60,7 @@ def _handle(session: Session, message: Message) -> list[IrcEvent]:
     handler = HANDLERS.get(message.command)
     if message.command != "BATCH" and _is_past(session, message):
         handler = _replay
-    if not handler or _is_repeated(session, message):
-        return []
-    events = handler(session, message) or []
+    events = (handler(session, message) if handler else None) or []
     if not session.uninvited:
         return events
     # A channel that we were forced into has no events; our own PART is the last that it causes.
@@ -92,19 +87,6 @@ def _is_past(session: Session, message: Message) -> bool:
         # back before our JOIN.
         channel.joined = None
     return False
-
-
-def _is_repeated(session: Session, message: Message) -> bool:
-    """Return whether `message` was already received on this connection; record its id."""
-    # The target is part of the key: the copies of a message to several targets may share an id.
-    target, msgid = message.param(0), message.tags.get("msgid")
-    if not msgid or message.command not in _TALK:
-        return False
-    known = (msgid, target) in session.seen
-    session.seen[msgid, target] = None
-    if len(session.seen) > MAX_SEEN_IDS:
-        del session.seen[next(iter(session.seen))]
-    return known
 
 
 def _replay(session: Session, message: Message) -> list[IrcEvent]:
@@ -212,28 +194,6 @@ def _standard_reply(session: Session, message: Message) -> None:
     log.warning("irc.server_says", network=session.network, kind=message.command, words=words)
 
 
-def _too_long(session: Session, message: Message) -> None:
-    """Send the pieces of a line rejected by 417; the line then counts as accepted."""
-    label = message.tags.get("label", "")
-    line = session.sent_lines.take_rejected(label)
-    pieces = session.sent_lines.split_once(line) if line else []
-    log.warning(
-        "irc.line_too_long",
-        network=session.network,
-        command=line.command if line else "",
-        # Of commands that are not split, param 0 may be a password (PASS).
-        target=line.param(0) if line and pieces else "",
-        pieces=len(pieces),
-    )
-    for piece in pieces:
-        # With echo-message the pieces have labels, as their echoes are no events.
-        tags = session.track(piece.param(0), lambda _: None) if session.is_echoing else {}
-        session.outgoing.append(QueuedMessage(replace(piece, tags=tags)))
-    refused = Receipt(ReceiptStatus.REFUSED, message.param(-1))
-    label = line.tags.get("label", label) if line else label
-    session.settle(label, ACCEPTED if pieces else refused)
-
-
 # Later entries override earlier ones: 437 is about a nick or a channel, and the handler in
 # `registration` passes those about channels on to `channels`.
 HANDLERS: Mapping[str, Handler] = {
@@ -246,5 +206,4 @@ HANDLERS: Mapping[str, Handler] = {
     "PONG": _pong,
     "ERROR": _error,
     **dict.fromkeys(("FAIL", "WARN", "NOTE"), _standard_reply),
-    "417": _too_long,
 }

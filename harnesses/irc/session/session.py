@@ -19,7 +19,6 @@ from harnesses.irc.protocol.message import (
     ISupport,
     Message,
     Receipt,
-    SentLines,
     Source,
     parse,
 )
@@ -129,22 +128,22 @@ class JoinedChannel:
 class JoinRefusal:
     """A channel that refuses our JOIN.
 
-    `attempts` counts the refusals so far, the last of them at `time`; the next attempt follows
-    `retry_in` seconds later. `numeric` is the server's, `reason` a text for people.
+    `attempts` counts the refusals so far; the next attempt follows the last of them after
+    `retry_in` seconds. `numeric` and `reason` are the server's.
     """
 
     channel: str
     numeric: str
     reason: str
     attempts: int
-    time: datetime
     retry_in: float
 
 
 class Roster:
     """The channels that we are in and their members, keyed by names folded per CASEMAPPING.
 
-    `isupport` are the server's tokens, replaced by `update_isupport`.
+    `isupport` are the server's tokens, replaced by `update_isupport`. They are here and not in the
+    `Session`, as names are folded between two connections too.
     """
 
     def __init__(self) -> None:
@@ -304,8 +303,7 @@ class Session:
     PINGs by token, with what to call when they are answered.
     `lost_nick` is the nick that we want while we have another one; `nick_losses` counts how often
     we were renamed against our will, `nicks_refused` the refusals during the registration.
-    `seen` holds recent (message id, target) pairs, oldest first; `replayed` recent lines of
-    history as (folded target, text, time).
+    `replayed` holds recent lines of history as (folded target, text, time).
     `join_refusals` are the channels that refuse us, `asked_channels` those that we have sent a JOIN
     for, and `uninvited` those that we were forced into and are about to leave; all by folded name.
     `is_attaching` is set while a bouncer replays the JOINs of the channels that it is already in.
@@ -339,10 +337,8 @@ class Session:
         self.pending_lines: dict[str, PendingLine] = {}
         self.pings: dict[str, Callable[[], None]] = {}
         self._numbers = itertools.count(1)
-        self.sent_lines = SentLines(now)
         self.multiline = MultilineAssembler()
         self.is_attaching = False
-        self.seen: dict[tuple[str, str], None] = {}
         self.replayed: deque[tuple[str, str, datetime]] = deque(maxlen=MAX_REPLAYED)
         self.whois_queries: dict[str, Whois] = {}
         self.batches: dict[str, str] = {}
@@ -423,7 +419,6 @@ class Session:
 
     def wrote(self, line: str) -> None:
         """Record that a line was written to the connection, whoever has sent it."""
-        self.sent_lines.add(line)
         if line.startswith("USER "):
             # Delayed lines are dropped once `introduced` is set: it is set by the last of them.
             self.introduced = True

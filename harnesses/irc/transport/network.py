@@ -237,7 +237,7 @@ class Network:
                 self.session,
                 on_event=on_event,
                 changed=self._on_change,
-                may_speak=lambda: self._may_speak(),
+                may_speak=lambda: self._may_speak(),  # `restrict` may replace it meanwhile
                 plugins=self._plugins,
                 silence=self._silence,
             )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Mapping
 
-from harnesses.irc.session.session import JoinRefusal
+from harnesses.irc.channel_settings import AdminOverrides
 from harnesses.irc.session.sts import StsPolicies
 from harnesses.irc.settings import IrcSettings, networks
 from harnesses.irc.transport.network import Network, name_and_key
@@ -27,11 +28,6 @@ class Networks(dict[str, Network]):
             (name, Network(name, settings, plugins=make_plugins, policies=policies))
             for name, settings in networks(config).items()
         )
-
-    @property
-    def servers(self) -> list[str]:
-        """The configured host name or address of each server."""
-        return [network.server for network in self.values()]
 
     def check(self, config: Config) -> None:
         """Raise ConfigError if `config` cannot be applied without a restart."""
@@ -62,32 +58,34 @@ class Networks(dict[str, Network]):
             for network in self.values():
                 tasks.create_task(network.quit(reason))
 
-    @property
-    def incomplete(self) -> list[Network]:
-        """The networks with a JOIN that is not answered yet (`Network.joins_answered`)."""
-        return [network for network in self.values() if not network.joins_answered]
+
+def follow(networks: Mapping[str, Network], overrides: AdminOverrides) -> None:
+    """Join and leave channels as admins have decided, whatever the configuration says."""
+    for name, network in networks.items():
+        for channel, key in overrides.channels(name).items():
+            network.part(channel) if key is None else network.join(channel, key)
 
 
-def describe_refusal(refusal: JoinRefusal) -> str:
-    """Return for people why a channel refuses us and when we retry."""
-    minutes = max(round(refusal.retry_in / 60), 1)
-    return (
-        f"not in {refusal.channel}, as {refusal.reason} ({refusal.numeric});"
-        f" tried {refusal.attempts} times, again every {minutes} min"
-    )
+def describe_problems(network: Network) -> list[str]:
+    """Return for people what is wrong on a network: channels that refuse us, with the time of the
+    next attempt, and why we are not connected or not logged in."""
+    refusals = [
+        f"not in {each.channel}: {each.reason} ({each.numeric}); tried {each.attempts} times,"
+        f" again every {max(round(each.retry_in / 60), 1)} min"
+        for each in network.session.refusals
+    ]
+    return [*refusals, *filter(None, [network.problem])]
 
 
 def describe_absence(network: Network) -> str:
     """Return for people why a network cannot be used yet."""
-    why = [network.problem, *map(describe_refusal, network.session.refusals)]
-    said = "; ".join(filter(None, why))
+    said = "; ".join(describe_problems(network))
     return f"not yet on {network.name}" + (f" ({said})" if said else "")
 
 
 def describe_presence(network: Network) -> str:
     """Return for people our nick and channels on a network, and what is wrong there."""
-    problems = [*map(describe_refusal, network.session.refusals), network.problem]
     here = f"{network.nick} on {' '.join(network.roster.channels)} of {network.name}"
     if network.session.sasl.account:
         here += f", logged in as {network.session.sasl.account}"
-    return "; ".join([here, *filter(None, problems)])
+    return "; ".join([here, *describe_problems(network)])

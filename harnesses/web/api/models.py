@@ -128,7 +128,7 @@ class LogStats(BaseModel):
     days: list[DayCount] | None = Field(
         description="the newest 366 days with lines, oldest first; null for a nick"
     )
-    heat_map: list[list[int]] | None = Field(
+    heat_map: HeatMap | None = Field(
         description="lines of all time by weekday (Monday first) and hour, in UTC; null for a nick"
     )
 
@@ -145,7 +145,7 @@ class LogStats(BaseModel):
             last=stats.last,
             top=[Speaker(nick=nick, lines=lines) for nick, lines in stats.top],
             days=None if days is None else [DayCount(**asdict(day)) for day in days[-366:]],
-            heat_map=None if heat is None else [list(hours) for hours in heat],
+            heat_map=heat,
         )
 
 
@@ -238,7 +238,7 @@ class ErrorDetails(BaseModel):
 
 
 class ErrorEnvelope(BaseModel):
-    """The body of every error response: those with a status of 400 or more."""
+    """The body of every error response, as `harnesses.web.auth.middleware.refuse` writes it."""
 
     error: ErrorDetails
 

@@ -33,7 +33,6 @@ from harnesses.web.queries import (
     RangeQuery,
     RecentQuery,
     first,
-    iterate,
     page_of,
     search_by_meaning,
 )
@@ -59,7 +58,6 @@ _PROBLEMS_OF_STREAMS: dict[int | str, dict[str, object]] = {
 _SEMANTIC_PROBLEMS: dict[int | str, dict[str, object]] = {
     503: {"model": ErrorEnvelope, "description": "lines cannot be searched by meaning now"},
 }
-_ANSWERS = 3  # lines that may answer a question
 router = APIRouter(prefix="/api", tags=["log"], responses=_PROBLEMS)
 health = APIRouter(tags=["health"])
 
@@ -101,7 +99,7 @@ SearchWords = Annotated[
 @health.get("/health", responses={503: {"model": Health}})
 async def answer_health(state: AppStateDep, response: Response) -> Health:
     """Report whether the web tendril works: 503 while it cannot write to disk. Needs no token."""
-    if not state.disk_trouble():
+    if not state.tendril.disk_trouble:
         return Health()
     response.status_code = 503
     return Health(status="the disk cannot be written")
@@ -128,8 +126,9 @@ async def dump_messages(state: AppStateDep, query: MessageQuery) -> JsonLines:
     """Stream all events that match, oldest first, as JSON Lines, without a limit."""
 
     async def lines() -> AsyncIterator[bytes]:
-        async for event in iterate(state.log, query):
-            yield LogMessage.from_event(event).model_dump_json().encode() + b"\n"
+        async for events in state.log.pieces(query):
+            for event in events:
+                yield LogMessage.from_event(event).model_dump_json().encode() + b"\n"
 
     return JsonLines(lines())
 
@@ -197,8 +196,7 @@ async def search(
         raise no_words
     if cursor is not None:
         return SearchResults.from_page(found, first=False)
-    wanted = replace(within, limit=min(limit, _ANSWERS))
-    answers = await state.retrieval.answers(q, wanted)
+    answers = await state.retrieval.answers(q, within)
     return SearchResults.from_page(found, answers, first=True)
 
 

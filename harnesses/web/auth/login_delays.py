@@ -65,10 +65,11 @@ class LoginDelays:
         passed = self._clock() - failures.last
         if passed > _FORGET_AFTER:
             del self._failures[address]
-        delay = min(
-            MAX_DELAY, 2.0 ** min(failures.count - THRESHOLD, 10)
-        )  # a float ends at 2**1024
-        return max(0.0, delay - passed) if failures.count >= THRESHOLD else 0.0
+        if failures.count < THRESHOLD:
+            return 0.0
+        # The exponent is bounded, because a float ends at 2**1024.
+        delay = min(MAX_DELAY, 2.0 ** min(failures.count - THRESHOLD, 10))
+        return max(0.0, delay - passed)
 
     def record(self, address: str, token: str, opened: Scope | None) -> None:
         """Record a checked token: `opened` is its scope, None for a wrong one.

@@ -36,8 +36,6 @@ HEADERS = {
     # no-referrer would make browsers send `Origin: null` with our own forms.
     "Referrer-Policy": "same-origin",
 }
-
-
 INDEXABLE = "indexable"  # the key of `request.state` by which a page admits search engines
 
 
@@ -45,10 +43,10 @@ class SecurityMiddleware:
     """ASGI middleware that checks Host, Origin, length and token, and stores the `Viewer` in
     `request.state`; it adds `HEADERS` to each response."""
 
-    def __init__(self, app: ASGIApp, tokens: AccessTokens, logins: LoginDelays) -> None:
+    def __init__(self, app: ASGIApp, tokens: AccessTokens, delays: LoginDelays) -> None:
         self._app = app
         self._tokens = tokens
-        self._logins = logins
+        self._delays = delays
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on; HEAD is passed on as GET."""
@@ -104,9 +102,9 @@ class SecurityMiddleware:
         for token in self._tokens.presented_tokens(request):
             address = address_of(request)
             # During a delay not even the right token is accepted, or guessing could go on.
-            if wait := self._logins.wait(address):
+            if wait := self._delays.wait(address):
                 return ask_to_wait(wait)
-            self._logins.record(address, token, self._tokens.scope_of(token))
+            self._delays.record(address, token, self._tokens.scope_of(token))
         request.state.viewer = await self._tokens.viewer(request)
         given = request.query_params.get("token")
         if given is not None and not is_feed(path) and self._tokens.scope_of(given) is not None:
@@ -138,12 +136,17 @@ def add_security_headers(headers: MutableHeaders, *, is_indexable: bool = False)
         headers["X-Robots-Tag"] = "noindex"
 
 
-def refuse(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
-    """Return a refusal as JSON, in the error format of the API."""
-    kind = status.name.lower()
-    return JSONResponse(
-        {"error": {"message": message, "type": kind, "param": None}}, status, headers
-    )
+def refuse(
+    status: HTTPStatus,
+    message: str,
+    headers: dict[str, str] | None = None,
+    *,
+    kind: str = "",
+    param: str | None = None,
+) -> Response:
+    """Return a refusal as JSON, in the error format of the API (`ErrorEnvelope`)."""
+    problem = {"message": message, "type": kind or status.name.lower(), "param": param}
+    return JSONResponse({"error": problem}, status, headers)
 
 
 def ask_to_wait(seconds: float) -> Response:

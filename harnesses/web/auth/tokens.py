@@ -100,6 +100,10 @@ class AccessTokens:
                 found = scope
         return found
 
+    async def is_valid(self, viewer: Viewer) -> bool:
+        """Return False once the login of a viewer has ended. Raises Unavailable."""
+        return not viewer.login or await self._logins.token_fingerprint_of(viewer.login) is not None
+
     async def log_in(self, token: str, response: Response, *, secure: bool) -> None:
         """Create a login for a valid token and set its cookie, for a year. Raises Unavailable."""
         # SameSite is lax, so that links from other sites lead to the page and not to the login.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from anyio import create_task_group, sleep_forever
+from anyio.abc import TaskGroup, TaskStatus
 from starlette.types import Receive, Scope, Send
 
 from harnesses.web.app_state import AppState
@@ -31,54 +33,41 @@ class McpEndpoint:
     """
 
     def __init__(self) -> None:
-        self._asked = asyncio.Event()
-        self._manager: asyncio.Future[StreamableHTTPSessionManager] | None = None
+        self._starting = asyncio.Lock()
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._tasks: TaskGroup | None = None
+        self._state: AppState | None = None
 
     @asynccontextmanager
     async def running(self, state: AppState) -> AsyncIterator[None]:
-        """Answer requests, with the components in `state`, until the context is left.
-
-        The MCP SDK is imported at the first request, because that takes about as long as the rest
-        of the site needs to start.
-        """
+        """Answer requests, with the components in `state`, until the context is left."""
         if find_spec("mcp") is None:
             yield
             return
-        ready: asyncio.Future[StreamableHTTPSessionManager]
-        ready = self._manager = asyncio.get_running_loop().create_future()
-
-        async def serve() -> None:
-            # A task of its own, because the manager holds an anyio task group, which must be
-            # entered and left in the same task, and the task of the first request ends too early.
-            await self._asked.wait()
-            try:
-                server = await asyncio.to_thread(import_module, "harnesses.web.mcp.server")
-                http = await asyncio.to_thread(import_module, "mcp.server.streamable_http_manager")
-                manager = http.StreamableHTTPSessionManager(
-                    server.create_server(state),
-                    stateless=True,
-                    max_request_body_size=_MAX_BODY_BYTES,
-                )
-                async with manager.run():
-                    ready.set_result(manager)
-                    await asyncio.Event().wait()
-            except Exception as error:
-                if ready.done():
-                    raise
-                ready.set_exception(error)  # for the requests
-
-        serving = asyncio.create_task(serve())
-        try:
+        self._state = state
+        async with create_task_group() as self._tasks:
             yield
-        finally:
-            self._manager = None
-            serving.cancel()
-            with suppress(asyncio.CancelledError):
-                await serving
+            self._tasks.cancel_scope.cancel()
+
+    async def _run_manager(self, *, task_status: TaskStatus[StreamableHTTPSessionManager]) -> None:
+        """Run the session manager until cancelled, in a task of its own: the manager holds a task
+        group, which must be entered and left in the same task, and that of a request ends."""
+        # The SDK is imported only now, at the first request, because that takes about as long as
+        # the rest of the site needs to start.
+        server = await asyncio.to_thread(import_module, "harnesses.web.mcp.server")
+        http = await asyncio.to_thread(import_module, "mcp.server.streamable_http_manager")
+        manager = http.StreamableHTTPSessionManager(
+            server.create_server(self._state),
+            stateless=True,
+            max_request_body_size=_MAX_BODY_BYTES,
+        )
+        async with manager.run():
+            task_status.started(manager)
+            await sleep_forever()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a POST on to the session manager, once that runs; refuse every other request."""
-        if self._manager is None:
+        if self._tasks is None:
             refusal = refuse(
                 HTTPStatus.NOT_IMPLEMENTED,
                 "This site does not serve MCP yet: whoever runs it can install the extra with"
@@ -91,7 +80,6 @@ class McpEndpoint:
             )
             await refusal(scope, receive, send)
         else:
-            self._asked.set()
-            # Without the shield, a cancelled request would cancel the future that all others await.
-            manager = await asyncio.shield(self._manager)
-            await manager.handle_request(scope, receive, send)
+            async with self._starting:
+                self._manager = self._manager or await self._tasks.start(self._run_manager)
+            await self._manager.handle_request(scope, receive, send)

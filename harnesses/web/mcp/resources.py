@@ -22,7 +22,7 @@ _LISTED_DAYS = 7  # listed for each channel
 _MAX_LINES = 2_000  # of a day
 _NEIGHBOURS = 10  # neighbours of a line, before it and after it
 
-TEMPLATES = [
+_TEMPLATES = [
     types.ResourceTemplate(
         name="day",
         uri_template=f"{_DAY_PREFIX}{{network}}/{{channel}}/{{date}}",
@@ -39,76 +39,73 @@ TEMPLATES = [
 ]
 
 
-class LogResources:
-    """The resources of `log`, confined to `scope`."""
+async def list_templates(*_: object) -> types.ListResourceTemplatesResult:
+    """Return the forms of the addresses of all resources."""
+    return types.ListResourceTemplatesResult(resource_templates=_TEMPLATES)
 
-    def __init__(self, log: ChatLog, scope: Scope) -> None:
-        self._log = log
-        self._scope = scope
 
-    async def recent_days(self) -> list[types.Resource]:
-        """Return the last days with lines of each of the most recently active channels, newest
-        first."""
-        found = []
-        for channel in (await self._log.read(statistics.channels, self._scope))[:_MAX_CHANNELS]:
-            place = channel.place
-            names = (quote(each, safe="") for each in (place.network, place.channel))
-            prefix = _DAY_PREFIX + "/".join(names)
-            days = await self._log.read(statistics.days, in_place(self._scope, place))
-            found += [
-                types.Resource(
-                    name=f"{place} {day.date}",
-                    uri=f"{prefix}/{day.date}",
-                    description=f"{day.lines} lines",
-                    mime_type="text/plain",
-                )
-                for day in days[: -_LISTED_DAYS - 1 : -1]
-            ]
-        return found
-
-    async def read(self, uri: str) -> types.ReadResourceResult:
-        """Return a resource as text, without lines of people who have opted out.
-
-        Raises MCPError alike for one that does not exist and for one out of scope, so that nobody
-        learns which channels there are.
-        """
-        events: list[Event] = []
-        more = False
-        if uri.startswith(_DAY_PREFIX):
-            events, more = await self._day(uri.removeprefix(_DAY_PREFIX))
-        elif uri.startswith(_LINE_PREFIX):
-            number = uri.removeprefix(_LINE_PREFIX)
-            # `int` accepts more: digits of other scripts, and numbers too large for the database.
-            if number.isascii() and number.isdecimal() and len(number) < 16:
-                around = await self._log.context(
-                    self._scope, int(number), before=_NEIGHBOURS, after=_NEIGHBOURS
-                )
-                events = [*around.before, around.event, *around.after] if around else []
-        if not events:
-            raise MCPError(
-                types.INVALID_PARAMS,
-                f"no such resource: write {TEMPLATES[0].uri_template} or"
-                f" {TEMPLATES[1].uri_template}",
+async def list_days(log: ChatLog, scope: Scope) -> types.ListResourcesResult:
+    """Return the last days with lines of each of the most recently active channels, newest first;
+    the templates cover all other resources."""
+    found = []
+    for channel in (await log.read(statistics.channels, scope))[:_MAX_CHANNELS]:
+        place = channel.place
+        names = (quote(each, safe="") for each in (place.network, place.channel))
+        prefix = _DAY_PREFIX + "/".join(names)
+        days = await log.read(statistics.days, in_place(scope, place))
+        found += [
+            types.Resource(
+                name=f"{place} {day.date}",
+                uri=f"{prefix}/{day.date}",
+                description=f"{day.lines} lines",
+                mime_type="text/plain",
             )
-        shown = await self._log.shown_to_model(events)
-        lines = [f"{render_line(event)}  (line {event.id})" for event in shown]
-        if more:
-            lines.append(f"(more: read_log with after_id {events[-1].id})")
-        text = types.TextResourceContents(
-            uri=uri, mime_type="text/plain", text="".join(f"{line}\n" for line in lines)
-        )
-        return types.ReadResourceResult(contents=[text])
+            for day in days[: -_LISTED_DAYS - 1 : -1]
+        ]
+    return types.ListResourcesResult(resources=found)
 
-    async def _day(self, path: str) -> tuple[list[Event], bool]:
-        """Return the first lines of the day `NETWORK/CHANNEL/DATE`, and whether there are more;
-        none for an invalid path."""
-        network, _, rest = path.partition("/")
-        channel, _, day = rest.rpartition("/")
-        try:
-            begin = datetime.combine(date.fromisoformat(day), time(), UTC)
-            end = begin + timedelta(days=1)
-        except (ValueError, OverflowError):
-            return [], False
-        query = in_place(self._scope, Place(unquote(network), unquote(channel)))
-        within = replace(query, since=begin, until=end)
-        return await page_of(self._log, within, _MAX_LINES, newest=False)
+
+async def read_resource(log: ChatLog, scope: Scope, uri: str) -> types.ReadResourceResult:
+    """Return a resource as text, without lines of people who have opted out.
+
+    Raises MCPError alike for one that does not exist and for one out of scope, so that nobody
+    learns which channels there are.
+    """
+    events: list[Event] = []
+    more = False
+    if uri.startswith(_DAY_PREFIX):
+        events, more = await _day(log, scope, uri.removeprefix(_DAY_PREFIX))
+    elif uri.startswith(_LINE_PREFIX):
+        number = uri.removeprefix(_LINE_PREFIX)
+        # `int` accepts more: digits of other scripts, and numbers too large for the database.
+        if number.isascii() and number.isdecimal() and len(number) < 16:
+            around = await log.context(scope, int(number), before=_NEIGHBOURS, after=_NEIGHBOURS)
+            events = [*around.before, around.event, *around.after] if around else []
+    if not events:
+        raise MCPError(
+            types.INVALID_PARAMS,
+            f"no such resource: write {_TEMPLATES[0].uri_template} or {_TEMPLATES[1].uri_template}",
+        )
+    shown = await log.shown_to_model(events)
+    lines = [f"{render_line(event)}  (line {event.id})" for event in shown]
+    if more:
+        lines.append(f"(more: read_log with after_id {events[-1].id})")
+    text = types.TextResourceContents(
+        uri=uri, mime_type="text/plain", text="".join(f"{line}\n" for line in lines)
+    )
+    return types.ReadResourceResult(contents=[text])
+
+
+async def _day(log: ChatLog, scope: Scope, path: str) -> tuple[list[Event], bool]:
+    """Return the first lines of the day `NETWORK/CHANNEL/DATE`, and whether there are more;
+    none for an invalid path."""
+    network, _, rest = path.partition("/")
+    channel, _, day = rest.rpartition("/")
+    try:
+        begin = datetime.combine(date.fromisoformat(day), time(), UTC)
+        end = begin + timedelta(days=1)
+    except (ValueError, OverflowError):
+        return [], False
+    query = in_place(scope, Place(unquote(network), unquote(channel)))
+    within = replace(query, since=begin, until=end)
+    return await page_of(log, within, _MAX_LINES, newest=False)

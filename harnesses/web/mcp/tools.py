@@ -11,7 +11,6 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
@@ -26,19 +25,18 @@ from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, Pee
 from harnesses.core.tendril.status import ProcessState, reports
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
 from harnesses.web.app_state import TOO_FAST
-from harnesses.web.chat_service import ChatService
+from harnesses.web.chat_service import VISITOR, ChatService
 from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
 from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import Tool, ToolError, ToolOptions, ToolSource, tool
 from storage.chat_log import statistics
 from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import SPOKEN, Scope
+from storage.chat_log.event import SPOKEN, Identity, Scope
 from storage.chat_log.event_table import Query
 from storage.db.errors import BadCursor
 from storage.search.models import Order, SearchQuery
 
 _MAX_LINES = 200  # lines in a result
-_MAX_ANSWERS = 3  # lines that may answer a question
 _MAX_COUNTED_LINES = 5_000  # lines that `who` counts
 _MAX_PEOPLE = 100
 _CONVERSATION = re.compile(r"[0-9a-f]{32}")
@@ -130,8 +128,7 @@ class McpLogTools:
             raise ToolError(f"cursor: {error}") from error
         if not query.strip() or not page.is_understood:
             raise ToolError(f"query: {NO_WORDS}")
-        wanted = replace(within, limit=min(limit, _MAX_ANSWERS))
-        found = NOTHING if cursor else await self._retrieval.answers(query, wanted)
+        found = NOTHING if cursor else await self._retrieval.answers(query, within)
         return FoundLines(
             answers=Answer.from_found(found, self._base),
             lines=[LogMessage.from_event(hit.event, self._base) for hit in page.hits],
@@ -259,13 +256,14 @@ class _AnyArguments(BaseModel):
 
 
 class TendrilTools(ToolSource):
-    """The tools of all running tendrils but `own`, named `TENDRIL_TOOL`, called for `origin`.
+    """The tools of all running tendrils but `own`, named `TENDRIL_TOOL`, confined to `scope`.
 
     `own` is the tendril that offers them here; `data` is the folder of the status files.
     """
 
-    def __init__(self, peers: PeerService, own: str, data: Path, origin: Origin) -> None:
-        self._peers, self._own, self._data, self._origin = peers, own, data, origin
+    def __init__(self, peers: PeerService, own: str, data: Path, scope: Scope) -> None:
+        self._peers, self._own, self._data = peers, own, data
+        self._origin = Origin(own, Identity(VISITOR), scope)
 
     def tools(self) -> Iterable[Tool]:
         """Yield the tools of the tendrils that are ready at the moment."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter, Depends, Header, HTTPException
 from fastapi import Query as Param
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from harnesses.core.permalinks import channel_path, permalink
 from harnesses.web.app_state import AppStateDep, FollowDep, ScopeDep, ViewerDep
 from harnesses.web.pages.runs import run_behind
-from harnesses.web.queries import ChannelDep, Id, Moment, first, in_place, iterate, page_of
+from harnesses.web.queries import ChannelDep, Id, Moment, first, in_place, page_of
 from harnesses.web.rendering.text import plain_line
 from harnesses.web.rendering.timezones import (
     MAX_DAYS,
@@ -123,17 +123,15 @@ async def find_line(state: AppStateDep, scope: ScopeDep, event_id: Id) -> Respon
 
 @router.get("/tail/{network}/{name:path}", response_class=EventSourceResponse)
 async def follow_channel(
-    request: Request,
     scope: ScopeDep,
     follow: FollowDep,
     place: ChannelDep,
     after_id: Id,
     zone: ZoneDep,
+    last_event_id: Annotated[Id | None, Header()] = None,  # of a browser that reconnects
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream new lines of a channel as HTML (Server-Sent Events), for an open page."""
-    # A browser that reconnects sends the id of the last event it has; an invalid one is ignored.
-    returning = request.headers.get("last-event-id", "")
-    start = int(returning) if returning.isdecimal() and len(returning) < 16 else after_id
+    start = after_id if last_event_id is None else last_event_id
     yield ServerSentEvent(id=str(start), retry=2000)
     async for event in follow(replace(in_place(scope, place), after_id=start)):
         day = local_day(event.time, zone).isoformat()
@@ -157,12 +155,13 @@ async def show_text(
     async def stream_lines() -> AsyncIterator[bytes]:
         yield f"# {place.channel} on {place.network}, {span.title}, times are {zone.key}\n".encode()
         shown = None
-        async for event in iterate(state.log, query):
-            time = event.time.astimezone(zone)
-            if span.count > 1 and time.date() != shown:
-                shown = time.date()
-                yield f"\n# {shown.isoformat()}\n".encode()
-            yield f"[{time:%H:%M:%S}] {plain_line(event)}\n".encode()
+        async for events in state.log.pieces(query):
+            for event in events:
+                time = event.time.astimezone(zone)
+                if span.count > 1 and time.date() != shown:
+                    shown = time.date()
+                    yield f"\n# {shown.isoformat()}\n".encode()
+                yield f"[{time:%H:%M:%S}] {plain_line(event)}\n".encode()
 
     return StreamingResponse(stream_lines(), media_type="text/plain; charset=utf-8")
 

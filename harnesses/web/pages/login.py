@@ -14,7 +14,6 @@ from starlette.responses import Response
 from harnesses.web.app_state import AppStateDep
 from harnesses.web.auth.login_delays import address_of
 from harnesses.web.auth.middleware import ask_to_wait, local_path, see_other
-from harnesses.web.auth.tokens import AccessTokens
 from harnesses.web.pages.chat import COOKIE as CHAT
 from harnesses.web.rendering.timezones import COOKIE as ZONE
 from harnesses.web.rendering.timezones import zone_names
@@ -36,14 +35,13 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
     """Check the token; log in and redirect to `next`, or show the form again."""
     form = await _read_form(request)
     target = local_path(form.get("next", "/"))
-    tokens, token = AccessTokens(state.settings, state.web_logins), form.get("token", "").strip()
-    address = address_of(request)
-    if wait := state.logins.wait(address):
+    tokens, token, address = state.tokens, form.get("token", "").strip(), address_of(request)
+    if wait := state.delays.wait(address):
         return ask_to_wait(wait)
     response = see_other(target)
     if tokens.is_required:
         opened = tokens.scope_of(token)
-        state.logins.record(address, token, opened)
+        state.delays.record(address, token, opened)
         if opened is None:
             status = HTTPStatus.UNAUTHORIZED
             return page(request, "login.html", status=status, next=target, wrong=True)
@@ -55,7 +53,7 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
 async def log_out(request: Request, state: AppStateDep) -> Response:
     """End the login of this browser, and delete the cookie of its conversation."""
     response = see_other("/")
-    await AccessTokens(state.settings, state.web_logins).log_out(request, response)
+    await state.tokens.log_out(request, response)
     response.delete_cookie(CHAT)
     return response
 
@@ -89,9 +87,7 @@ async def _read_form(request: Request) -> dict[str, str]:
 
     Raises HTTPException 413 for a long body.
     """
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _MAX_FORM_BYTES:
-            raise HTTPException(413, "That is too long for this form.")
+    body = await request.body()
+    if len(body) > _MAX_FORM_BYTES:
+        raise HTTPException(413, "That is too long for this form.")
     return dict(parse_qsl(body.decode("utf-8", "replace")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -23,7 +23,6 @@ from storage.chat_log.event_table import Query
 from storage.search.models import Order, SearchPage, SearchQuery
 
 _HITS_PER_PAGE = 50
-_ANSWERS = 3  # lines that may answer a question
 _MONTH = r"(19[7-9]\d|20\d\d|21\d\d)-(0[1-9]|1[0-2])"
 router = APIRouter(include_in_schema=False)
 
@@ -83,9 +82,9 @@ async def show_search(
             text=asked.text, within=within, order=asked.order, cursor=asked.cursor, zone=zone
         )
         found = await state.log.search(search)
-    answers, few = NOTHING, replace(within, limit=_ANSWERS)
+    answers = NOTHING
     if asked.cursor is None:
-        answers = await state.retrieval.answers(asked.q, few)
+        answers = await state.retrieval.answers(asked.q, within)
     channels = [(str(place), count) for place, count in found.facets.channels]
     return page(
         request,

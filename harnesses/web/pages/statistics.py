@@ -65,12 +65,9 @@ async def show_calendar(
     most = max(lines.values(), default=0)
     # Weeks begin on Monday. Months before the first line and after the last one are left out.
     months = [
-        (
-            date(shown, month, 1),
-            calendar.Calendar().monthdatescalendar(shown, month),
-        )
-        for month in range(1, 13)
-        if first.replace(day=1) <= date(shown, month, 1) <= last
+        (month, calendar.Calendar().monthdatescalendar(shown, month.month))
+        for month in (date(shown, number, 1) for number in range(1, 13))
+        if first.replace(day=1) <= month <= last
     ]
     return page(
         request,

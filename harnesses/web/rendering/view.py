@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
@@ -15,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from harnesses.core.permalinks import channel_path, event_url, permalink, with_query
+from harnesses.core.text import counted
 from harnesses.web.rendering.text import (
     answer_html,
     nick_colour,
@@ -49,23 +51,16 @@ class LogBlock:
 
 def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[LogBlock]:
     """Yield the blocks of events in chronological order, with a heading for each day of a zone."""
-    quiet: list[Event] = []
     shown: date | None = None
-    for event in events:
-        today = local_day(event.time, zone)
-        new_day = today != shown
-        if quiet and (event.type in SPOKEN or new_day):
-            yield LogBlock(tuple(quiet), spoken=False, day=None)
-            quiet = []
-        if new_day:
-            yield LogBlock((), spoken=False, day=today)
-        shown = today
-        if event.type in SPOKEN:
-            yield LogBlock((event,), spoken=True, day=None)
+    groups = groupby(events, lambda each: (local_day(each.time, zone), each.type in SPOKEN))
+    for (day, is_spoken), group in groups:
+        if day != shown:
+            yield LogBlock((), spoken=False, day=day)
+            shown = day
+        if is_spoken:
+            yield from (LogBlock((event,), spoken=True, day=None) for event in group)
         else:
-            quiet.append(event)
-    if quiet:
-        yield LogBlock(tuple(quiet), spoken=False, day=None)
+            yield LogBlock(tuple(group), spoken=False, day=None)
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
@@ -130,6 +125,7 @@ _templates.filters |= {
     "answer": answer_html,
     "happened": safe_description,
     "ago": _ago,
+    "counted": counted,
     "colour": nick_colour,
     "permalink": permalink,
     "moment": event_url,

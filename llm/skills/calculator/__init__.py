@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product, takewhile
@@ -49,8 +49,8 @@ def _words(name: str) -> frozenset[str]:
     return frozenset([*listed, *map(plain_word, listed)])
 
 
-_ASKING, _EXPLICIT, _CONJUNCTIONS, _NAMES, _MANY = map(
-    _words, ("asking", "explicit", "conjunctions", "names", "many")
+_ASKING, _EXPLICIT, _CONJUNCTIONS, _NAMES, _MANY, _EACH = map(
+    _words, ("asking", "explicit", "conjunctions", "names", "many", "each")
 )
 """Words around a sum or a measure, as `words.toml` explains."""
 
@@ -69,6 +69,7 @@ _FIRST, _BETWEEN = (
     for words in zip(*_FORMS, strict=True)
 )
 _FORM = re.compile(rf"(?:({_FIRST}) )?([^,;]{{1,60}}?)(?: ({_BETWEEN}) ([^,;]{{1,60}}))?")
+_SHARE = re.compile(r"(\S+) ?(?:out of|of|/) ?(\S+) (?:as|in|en|als|como) (?:an? )?%")
 _ORDINAL_POWER = re.compile(r"\bto (\d{1,3})(?:st|nd|rd|th) power\b")
 _LISTS: Mapping[str, str] = _STORED["lists"]
 _LIST = re.compile(rf"({'|'.join(_LISTS)}) (?:of|between):? (.+)")
@@ -90,6 +91,8 @@ def _answer_in(text: str) -> str | None:
     if match := _LIST.fullmatch(text):
         return _list_answer(match[1], match[2])
     try:
+        if share := _SHARE.fullmatch(text):
+            text = f"{share[1]} is % of {share[2]}"
         match = _FORM.fullmatch(text)
         if match and (form := _FORMS.get((match[1] or "", match[3] or ""))):
             text = form.format(match[2], match[4])
@@ -102,6 +105,27 @@ def _answer_in(text: str) -> str | None:
     if is_share:
         return f"{part} is {_about(found.value)}% of {whole}."
     return str(found) if found.is_operation else None
+
+
+def _answer_about_things(words: Sequence[str]) -> str | None:
+    """Return the answer to a sum of two numbers among other words, such as "12 singers times 8.50"
+    or "14 planks, each of 2.4 m"; None if there is more to it."""
+    numbers: list[str] = []
+    signs = ["*"] if any(word.strip(",:;") in _EACH for word in words) else []
+    units: set[Unit] = set()
+    for word in words:
+        bare = word.strip(",:;£€$")
+        if _number_in(bare) is not None:
+            numbers.append(bare)
+        elif bare in ("+", "-", "*", "/") and len(numbers) == 1:
+            signs.append(bare)
+        elif not _is_asking(bare):
+            if bare and not bare.isalpha():
+                return None
+            units.update(filter(None, [unit_of(bare)]))
+    if len(numbers) != 2 or len(signs) != 1 or len(units) > 1:
+        return None
+    return _answer_in(f" {signs[0]} ".join(numbers))
 
 
 def _symbols_of(text: str) -> str:
@@ -338,6 +362,8 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
                 others = [*words[first:begin], *words[end:last]]
                 is_whole = is_sure and _CONJUNCTIONS.isdisjoint(others)
                 return WorkedOut(said, is_whole, free=(" ".join(others).strip(",:;.!"),))
+        if is_sure and (said := _answer_about_things(words[first:last])):
+            return WorkedOut(said, is_whole=True, free=(" ".join(words[first:last]),))
     except DivisionByZero as error:
         return WorkedOut(f"{str(error).capitalize()}.", is_whole=True)
     return None

@@ -11,8 +11,8 @@ from llm.tools.consent import to_open
 from llm.tools.toolbox import ImageResult, ResultLength, ToolError, tool
 from llm.web.errors import PageError
 from llm.web.fetcher import Fetcher
-from llm.web.reader import PageReader
-from llm.web.search import WebSearch, create_search
+from llm.web.reader import read_page
+from llm.web.search import find_pages
 from llm.web.settings import PagesSettings
 from terrarium.config import Config
 
@@ -24,8 +24,8 @@ _TOOL_TIMEOUT = 45.0
 class PageTools:
     """The tool that opens pages."""
 
-    def __init__(self, reader: PageReader) -> None:
-        self._reader = reader
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
 
     @tool(
         reads=True,
@@ -44,7 +44,7 @@ class PageTools:
         """Open a web page, repository, issue, package, paste or image whose address the person who
         asks has written or a tool has found, and read it."""
         try:
-            page = await self._reader.read(url)
+            page = await read_page(self._fetcher, url)
         except PageError as error:
             raise ToolError(f"the page was not read: {error}") from error
         text = page.render()
@@ -61,7 +61,7 @@ class PageTools:
 class SearchTools:
     """The tool that searches the web."""
 
-    def __init__(self, engine: WebSearch) -> None:
+    def __init__(self, engine: str) -> None:
         self._engine = engine
 
     @tool(
@@ -78,7 +78,7 @@ class SearchTools:
     ) -> str:
         """Search the web for what the log does not know; read_page opens what was found."""
         try:
-            found = await self._engine.search(query, limit)
+            found = await find_pages(self._engine, query, limit)
         except PageError as error:
             raise ToolError(f"nothing was searched: {error}") from error
         lines = (
@@ -90,7 +90,7 @@ class SearchTools:
 def create_tools(config: Config) -> Sequence[object]:
     """Return the owners of the tools that `[pages]` enables. Raises ConfigError."""
     settings = config.section(PagesSettings)
-    tools: list[object] = [PageTools(PageReader(Fetcher()))] if settings.read else []
-    if engine := create_search(settings.search):
-        tools.append(SearchTools(engine))
+    tools: list[object] = [PageTools(Fetcher())] if settings.read else []
+    if settings.search:
+        tools.append(SearchTools(settings.search))
     return tools

@@ -40,12 +40,13 @@ _WAKE_INTERVAL = 30.0
 # One lock for each schema, held until the end of the transaction.
 _LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
 _TRY_LOCK = "SELECT 1 WHERE pg_try_advisory_lock(hashtextextended(current_schema() || %s, 0))"
-# One round trip for the lock and the number of the write, see `_was_committed`.
+# One round trip for the lock, the number of the write, see `_was_committed`, and the notification,
+# which PostgreSQL delivers when the transaction commits, on a channel with the name of the schema.
 _LOCK_AND_NUMBER_WRITE = f"""
 WITH numbered AS (
     INSERT INTO writers VALUES (%s, %s, now()) ON CONFLICT (name)
     DO UPDATE SET last_write = excluded.last_write, time = excluded.time
-) {_LOCK_SCHEMA}"""
+) {_LOCK_SCHEMA}, pg_notify(current_schema(), '')"""
 _SESSION_OPTIONS = (
     "-c plan_cache_mode=force_custom_plan"  # the best plan of a search depends on its words
     " -c jit=off"  # compiling takes longer than a search
@@ -218,7 +219,7 @@ class PostgresBackend:
         return await self._in_writer(run)
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever a NOTIFY says that lines were logged in this schema, for ever.
+        """Yield whenever a NOTIFY says that somebody has written to this schema, for ever.
 
         It also yields after each (re)connection, because notifications sent while nobody listens
         are lost, and every `_WAKE_INTERVAL` seconds.

@@ -63,7 +63,8 @@ async def watching(database: Database, clock: ManualClock, tokens: int = 0) -> A
         else:
             watch.asked.append(question.nick)
 
-    speech = await UnaskedSpeech.restore(Silences(database), clock, lambda: tokens, ask)
+    speech = UnaskedSpeech(Silences(database), clock, lambda: tokens, ask)
+    await speech.restore()
     watch = Watch(speech, clock)
     running = asyncio.create_task(speech.run())
     yield watch

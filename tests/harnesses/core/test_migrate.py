@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.status import ProcessState, StatusFile
 from storage.chat_log.event import Event, EventType
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import Database
@@ -103,7 +103,7 @@ async def test_nothing_is_copied_beside_a_running_process(tmp_path: Path) -> Non
     running = StatusFile(data, "irc")
     running.ready()
     assert "`terrarium run irc` (process" in await refusal()
-    running.mark_stopped()
+    running.report(ProcessState.STOPPED)
     for name, command in (("up", "terrarium up"), ("server", "terrarium server")):
         with hold_lock(data, name, command):
             assert f"`{command}` (process" in await refusal()

@@ -12,7 +12,7 @@ from harnesses.irc.tendril import IrcTendril
 from llm.agent.agent_loop import CUT_MARK
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
-from tests.kit.ircd import inspircd
+from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 
@@ -21,7 +21,7 @@ async def a_room(
     data: Path, url: str, nick: str = "alice"
 ) -> AsyncIterator[tuple[IrcClient, IrcTendril]]:
     """Somebody who owns the room of a tendril."""
-    async with inspircd() as ircd, irc_client(ircd.port, nick) as client:
+    async with embedded_ircd() as ircd, irc_client(ircd.port, nick) as client:
         await client.join(ROOM)
         async with irc_tendril(irc_config(data, ircd.port, url)) as tendril:
             yield client, tendril

@@ -157,11 +157,11 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
         tendril = IrcTendril(config)
         running_bot = asyncio.create_task(tendril.run())
         try:
-            words = ("#ban, as we are banned (474)", "#key, as the key", "#inv, as it is for")
+            words = ("#ban: Cannot join", "(474)", "#key: Cannot join", "#inv: Cannot join")
             status = await until_state(tmp_path, "ready", *words)
             assert status.startswith(f"{ProcessState.READY}: Terra on {ROOM}")
             await keeper.say("Terra", ".status")
-            await keeper.expect("not in #ban, as we are banned")
+            await keeper.expect("not in #ban: Cannot join")
             await keeper.send("INVITE Terra #inv")
             await keeper.expect(r":Terra!\S+ JOIN :?#inv")
             await keeper.join("#far")

@@ -14,10 +14,9 @@ from harnesses.logs.formats import FORMATS, detect
 from harnesses.logs.grammar import DayChange, Ignored, Parsed, ParsedLine
 from harnesses.logs.reading import (
     ImportOptions,
-    ParsedEvent,
     PathInfo,
-    log_file,
     parse_path,
+    read_log,
 )
 from storage.chat_log.event import Event
 from tests.kit.log_samples import SAMPLES
@@ -105,7 +104,7 @@ def guide(
 
 
 def events(path: Path, options: ImportOptions) -> list[Event]:
-    return [read.event for read in log_file(path, options).lines() if read.event]
+    return [read.event for read in read_log(path, options) if read.event]
 
 
 def test_the_day_comes_from_the_lines_that_change_it(tmp_path: Path) -> None:
@@ -164,10 +163,10 @@ def test_bytes_that_are_no_utf8_are_kept_as_on_the_wire(tmp_path: Path) -> None:
 
 def test_a_line_that_is_not_understood_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
     log = "[00:00:00] <a> one\nnonsense\n[25:61:00] <a> no such time\n[00:00:02] <a> two\n"
-    file = log_file(write(tmp_path / "log" / "n" / "#c" / "2024-01-01.log", log), guide())
-    unclear: list[ParsedEvent] = [read for read in file.lines() if read.event is None]
+    path = write(tmp_path / "log" / "n" / "#c" / "2024-01-01.log", log)
+    unclear = [read for read in read_log(path, guide()) if read.event is None]
     assert [read.line for read in unclear] == ["nonsense", "[25:61:00] <a> no such time"]
-    assert [event.text for event in events(file.path, guide())] == ["one", "two"]
+    assert [event.text for event in events(path, guide())] == ["one", "two"]
 
 
 @given(st.lists(st.binary(max_size=80), max_size=30))
@@ -178,4 +177,4 @@ def test_fuzzed_bytes_never_raise(
     path.write_bytes(b"\n".join([b"[00:00] <a> a log all the same", *lines]))
     for name in FORMATS:
         every = ImportOptions(zone=UTC, network="n", channel="#c", format=name)
-        list(log_file(path, every).lines())
+        list(read_log(path, every))

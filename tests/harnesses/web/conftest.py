@@ -1,4 +1,5 @@
-"""Sites of the web tendril, each with an empty log, the real lines of a morning, or a model."""
+"""Sites of the web tendril, each with an empty log, the real lines of a morning, or a model; and
+the browser of a module."""
 
 from __future__ import annotations
 
@@ -7,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.browser import chromium, running_browser
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import WebSite, excerpt, web_site
+
+__all__ = ["chromium", "running_browser"]
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ async def test_a_taken_port_is_named_with_how_to_change_it(tmp_path: Path) -> No
 async def test_an_address_that_is_not_ours_is_named(tmp_path: Path) -> None:
     table = {"port": 0, "host": "192.0.2.1", "token": "frogs-are-awake"}
     tendril = WebTendril(Config({"web": table}, None, tmp_path))
-    with pytest.raises(TendrilError, match=r"cannot listen on 192\.0\.2\.1 .* WEB_HOST"):
+    with pytest.raises(TendrilError, match=r"cannot listen on 192\.0\.2\.1 .* WEB_PORT"):
         await tendril.run()
 
 

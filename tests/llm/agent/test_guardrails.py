@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.agent.tool_executor import Act, Guardrails, Profile, RunLimits
+from llm.agent.tool_executor import Act, Guardrails, RunLimits, Trigger
 from llm.client.settings import AgentSettings
 from llm.messages.message import ToolCall
 from llm.tools.toolbox import ToolOptions
@@ -40,7 +40,7 @@ def numbered(name: str, count: int) -> list[ToolCall]:
     return [call(f'{{"n": {number}}}', name) for number in range(count)]
 
 
-def limits(profile: Profile, **agent: int) -> RunLimits:
+def limits(profile: Trigger, **agent: int) -> RunLimits:
     settings = Config({"agent": agent}, None, Path()).section(AgentSettings)
     return RunLimits.from_settings(settings, profile)
 
@@ -119,7 +119,7 @@ def test_five_replies_that_only_keep_notes_exhaust_a_run() -> None:
         ("proactive", 12, 8),
     ],
 )
-def test_what_sets_a_run_off_limits_it(profile: Profile, iterations: int, calls: int) -> None:
+def test_what_sets_a_run_off_limits_it(profile: Trigger, iterations: int, calls: int) -> None:
     unasked = profile == "proactive"
     wanted = RunLimits(iterations=iterations, calls=calls, is_unasked=unasked)
     assert limits(profile) == wanted

@@ -36,5 +36,5 @@ def test_the_parts_of_a_prompt_are_named_in_the_order_in_which_the_model_reads_t
         ("image", 0),
         ("tool calls and results", 4),
     ]
-    assert parts[3].tokens == 16  # of four characters
+    assert parts[3].tokens == 21  # of three characters
     assert next(part.tokens for part in parts if part.name == "image") == PNG.tokens

@@ -128,6 +128,18 @@ async def test_an_empty_answer_is_asked_about_once(answer: str | Answer, iterati
     assert outcome.text == SPEECHLESS
 
 
+@pytest.mark.parametrize("first", [Answer(""), Answer(reasoning="I look it up", finish="length")])
+async def test_a_model_that_is_asked_again_may_still_use_its_tools(first: Answer) -> None:
+    world = World()
+    async with ScriptedOpenAI() as script:
+        script.answer(first).call("look", {"query": "pump"}).say("At six.")
+        outcome = await run(script, world, options=NATIVE)
+        choices = [each["tool_choice"] for each in script.requests]
+        assert choices == ["auto"] * 3
+        assert not any(each["content"] == "[no answer]" for each in script.requests[2]["messages"])
+    assert (outcome.text, world.looked) == ("At six.", ["pump"])
+
+
 async def test_a_prompt_that_is_refused_as_too_long_is_sent_again_shorter() -> None:
     asked: list[Message] = [{"role": "user", "content": f"line {n}"} for n in range(10)]
 

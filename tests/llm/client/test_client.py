@@ -351,7 +351,7 @@ async def test_no_limit_is_sent_unless_there_is_one() -> None:
     async with ScriptedOpenAI() as script, AgentClient.open(settings(script.url)) as client:
         await client.chat(ASKED, CALL)
         await client.chat(ASKED, replace(CALL, max_tokens=7))
-        client.configure(settings(script.url, max_tokens=9))
+        client.settings = settings(script.url, max_tokens=9)
         await client.chat(ASKED, CALL)
         await client.chat(ASKED, replace(CALL, max_tokens=0))
         limits = [request.get("max_tokens") for request in script.requests]

@@ -29,7 +29,7 @@ from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril
 from tests.kit.summing import seen
 
-ROUNDS = 14
+ROUNDS = 8
 ASKED = 12  # questions of a life
 LONGEST = 0.5  # seconds from the first answer of a life to its end
 ROOM = "pond"

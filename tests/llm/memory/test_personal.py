@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from harnesses.irc.commands.general import TOPICS, Introduction
+from harnesses.irc.commands.general import TOPICS, introduce
 from harnesses.irc.policy.requests import ParsedCommand, parse_command
 from llm.memory.room import Statement, statement_in
 
@@ -35,19 +37,26 @@ def test_nothing_said_is_nothing_to_remember(text: str) -> None:
 
 
 def test_what_the_bot_says_of_itself_is_true_for_its_model() -> None:
-    small = Introduction("Terra", "small-135m", chooses_tools=False)
-    large = Introduction("Terra", "large-8b", True, "https://log.example.org", "!")
+    small = partial(introduce, name="Terra", model="small-135m", chooses_tools=False)
+    large = partial(
+        introduce,
+        name="Terra",
+        model="large-8b",
+        chooses_tools=True,
+        web_address="https://log.example.org",
+        prefix="!",
+    )
     for topic in TOPICS:
         for introduction in (small, large):
-            said = introduction.render(topic)
+            said = introduction(topic)
             assert len(said.split("\n")) <= 3
             assert len(said) <= 700
-    assert "cannot use tools by itself" in small.render("model")
-    assert "chooses by itself" in large.render("model")
-    assert "large-8b" in large.render("identity")
-    assert "!search pump" in large.render("abilities")
-    assert "https://log.example.org" in large.render("abilities")
-    assert "http" not in small.render("abilities")
+    assert "cannot use tools by itself" in small("model")
+    assert "chooses by itself" in large("model")
+    assert "large-8b" in large("identity")
+    assert "!search pump" in large("abilities")
+    assert "https://log.example.org" in large("abilities")
+    assert "http" not in small("abilities")
 
 
 @pytest.mark.parametrize(

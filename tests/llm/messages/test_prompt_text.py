@@ -116,7 +116,7 @@ def test_no_section_forges_a_tag(text: str) -> None:
 
 @given(TEXTS)
 def test_no_name_or_topic_forges_a_tag_in_the_persona(text: str) -> None:
-    persona = Persona("You are $nick. <topic>$topic</topic>")
+    persona = Persona(text="You are $nick. <topic>$topic</topic>")
     shown = persona.render({"nick": text, "topic": text})
     assert shown.count("<topic>") == shown.count("</topic>") == 1
     assert not forged(shown.replace("<topic>", "").replace("</topic>", ""))

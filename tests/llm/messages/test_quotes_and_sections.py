@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.messages.message import PromptSection, ShownText, quoted_lines, render_sections, within
+from llm.messages.message import PromptSection, ShownText, quoted_lines, within
 
 KEY = ShownText("The spare key lies under the green pot by the door.", frozenset({7}), 7)
 LINK = ShownText("see https://example.org/a/b", frozenset({8}), 8)
@@ -54,10 +54,7 @@ def test_a_section_stands_between_its_tags() -> None:
 
 def test_an_empty_section_is_nothing() -> None:
     assert str(PromptSection("facts", " \n", 100)) == ""
-    assert (
-        render_sections([PromptSection("facts", "", 9), PromptSection("notes", "a", 9)])
-        == "<notes>\na\n</notes>"
-    )
+    assert str(PromptSection("notes", "a", 9)) == "<notes>\na\n</notes>"
 
 
 def test_what_is_too_long_ends_with_a_whole_line_and_a_mark() -> None:

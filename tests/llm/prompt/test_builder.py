@@ -26,7 +26,7 @@ from storage.db.database import Database
 from storage.memory.conversations import FILES, SkillTable, TaughtSkill
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-PERSONA = Persona("You are $nick.")
+PERSONA = Persona(text="You are $nick.")
 SEARCH = "search_log"
 
 
@@ -109,7 +109,7 @@ async def test_a_model_that_cannot_choose_tools_is_told_of_none(
 async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_calls_for(
     prompts: PromptBuilder, table: SkillTable
 ) -> None:
-    persona = Persona("You are $nick.\n\nA long explanation.", short="You are $nick.")
+    persona = Persona(text="You are $nick.\n\nA long explanation.", short="You are $nick.")
     sums = await prompts.build(table, asking("what is 2*3?", persona=persona), SMALL)
     assert (sums.system, sums.worked_out) == ("You are Terra.", "2 × 3 = 6")
     assert sums.question_sections == ()
@@ -139,7 +139,7 @@ async def test_a_capable_model_has_the_tools_of_all_skills_in_one_list_whatever_
 async def test_a_persona_may_have_few_skills_and_tools(
     prompts: PromptBuilder, table: SkillTable
 ) -> None:
-    persona = Persona("Arr.", skills=("dice",), tools=("calculate",))
+    persona = Persona(text="Arr.", skills=("dice",), tools=("calculate",))
     prompt = await prompts.build(table, asking("what is 2*3?", persona=persona), CAPABLE)
     assert prompt.question_sections == ()
     assert not prompt.toolbox

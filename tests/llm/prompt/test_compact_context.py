@@ -14,7 +14,6 @@ from llm.client.profile import Profile
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message, Question
 from llm.prompt.compact_context import CompactPromptContext
-from llm.prompt.context_manager import Conversation, PromptInput
 from llm.reading.reading import Reading
 from storage.chat_log.event import Event
 from storage.db.database import Database
@@ -46,13 +45,7 @@ async def ask(
     text = reading.text
     anchor = await room.says(f".terrarium {text}", "bob")
     context = CompactPromptContext(
-        PromptInput(
-            Conversation(room.memory, room.conversation("bob")),
-            "You are Terra.",
-            Question("bob", text),
-            room.view(anchor),
-            found,
-        ),
+        room.given(Question("bob", text), room.view(anchor), found),
         reading=reading,
         notes=notes,
         profile=profile,
@@ -98,13 +91,7 @@ async def test_the_last_turn_is_shown_to_a_question_that_goes_on_from_it(room: R
 async def test_a_tiny_model_is_lost_without_the_turn_that_it_goes_on_from(room: Room) -> None:
     async def is_lost(kind: str) -> bool:
         context = CompactPromptContext(
-            PromptInput(
-                Conversation(room.memory, room.conversation("bob")),
-                "You are Terra.",
-                Question("bob", "and its capital?"),
-                room.view(0),
-                (),
-            ),
+            room.given(Question("bob", "and its capital?"), room.view(0)),
             reading=Reading("and its capital?", {kind: 1.0}),
             profile=profiles.TINY,
             now=lambda: NOON,

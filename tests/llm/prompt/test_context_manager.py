@@ -17,10 +17,7 @@ from hypothesis import strategies as st
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import NO_ASKER, Message, PromptSection, Question
 from llm.prompt.context_manager import (
-    ContextLimits,
-    Conversation,
     PromptContext,
-    PromptInput,
 )
 from storage.chat_log.event import EventType, Identity
 from storage.chat_log.opt_outs import OptOuts
@@ -142,7 +139,7 @@ async def test_what_nobody_asks_is_not_said_to_be_asked(room: Room) -> None:
 async def test_a_very_long_answer_is_shortened_and_evicts_nothing(room: Room) -> None:
     for number in range(20):
         await room.says(f"line {number}")
-    room.limits = ContextLimits(1.0, 2_000)  # 6,000 characters, of which an answer gets 750
+    room.most_tokens = 2_000  # 6,000 characters, of which an answer gets 750
     await room.asks("everything, please", answer="word " * 2_000)
     prompt = await room.asks("and?", nick="kim")
     assert len(spoken(prompt[-1])) >= 20
@@ -215,9 +212,7 @@ async def test_what_the_model_repeated_is_harmless_when_it_is_sent_again(room: R
 
 async def test_thoughts_are_remembered_and_not_sent(room: Room) -> None:
     answer: Message = {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"}
-    context = PromptContext(
-        PromptInput(Conversation(room.memory, room.conversation("bob")), "", Question("bob", "2?"))
-    )
+    context = PromptContext(room.given(Question("bob", "2?")))
     await context.load()
     await context.remember([answer])
     [turn] = await room.memory.turns(room.conversation("bob"))
@@ -304,7 +299,7 @@ async def test_long_sections_are_cut_to_their_share_of_the_window(room: Room) ->
 
 
 async def test_the_window_is_cut_to_half_of_its_limit_rarely_and_for_everybody(room: Room) -> None:
-    room.last, room.limits = 1_000, ContextLimits(1.0, 1_000)  # 3,000 characters
+    room.last, room.most_tokens = 1_000, 1_000  # 3,000 characters
     before, kept, sizes = "", 0, []
     for number in range(40):
         await room.says(f"line {number} " + "x" * 250)
@@ -337,7 +332,7 @@ async def test_results_of_tools_are_left_out_the_oldest_first_and_the_newest_las
 
 
 async def test_turns_without_a_log_are_cut_to_half_and_stay_cut(room: Room) -> None:
-    room.limits = ContextLimits(1.0, 1_000)
+    room.most_tokens = 1_000
     before: list[Message] = []
     kept = 0
     for number in range(40):

@@ -12,7 +12,7 @@ from terrarium.config import ConfigError
 from tests.docs.reference import ROOT
 
 SHIPPED = sorted((ROOT / "harnesses").glob("*/persona.md"))
-NOBODY = Personas(Persona(""), {}, {})
+NOBODY = Personas(Persona(text=""), {}, {})
 PIRATE = """\
 ---
 description: Says arr.
@@ -53,7 +53,7 @@ def test_ours_say_what_they_are_for(path: Path) -> None:
 def test_a_persona_has_its_own_model_words_and_tools(own: Path, folder: Path) -> None:
     pirate = Personas.read(own, folder, NOBODY).choose("Pirate")
     assert pirate == Persona(
-        "You are $nick, a pirate on $channel.",
+        text="You are $nick, a pirate on $channel.",
         description="Says arr.",
         model="big",
         temperature=0.9,

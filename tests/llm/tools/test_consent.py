@@ -12,7 +12,7 @@ from llm.tools.consent import (
     Asker,
     RunSoFar,
     Said,
-    is_order,
+    orders_in,
     stands_in,
     to_cancel,
     to_forget,
@@ -45,7 +45,7 @@ KICK = "kick|kickban|remove|throw|eject|boot"
     ],
 )
 def test_an_order_is_one(text: str) -> None:
-    assert is_order(text, KICK, "bob")
+    assert any(orders_in(text, KICK))
 
 
 @pytest.mark.parametrize(
@@ -69,17 +69,7 @@ def test_an_order_is_one(text: str) -> None:
     ],
 )
 def test_talk_about_a_kick_is_none(text: str) -> None:
-    assert not is_order(text, KICK, "bob")
-
-
-@pytest.mark.parametrize(
-    "nick", ["vincent", "agent", "not-me", "never", "isabel", "arek[0]", "what"]
-)
-def test_no_nick_turns_an_order_into_talk(nick: str) -> None:
-    assert is_order(f"kick {nick}", KICK, nick)
-    assert is_order(f"{nick} floods, please kick {nick.upper()}!", KICK, nick)
-    assert not is_order(f"do not kick {nick}", KICK, nick)
-    assert not is_order(f"{nick} kick", KICK, nick)
+    assert not any(orders_in(text, KICK))
 
 
 @pytest.mark.parametrize(

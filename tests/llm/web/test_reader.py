@@ -16,8 +16,8 @@ from llm.tools.toolbox import MAX_RESULT_LENGTH, Toolbox
 from llm.web.detectors import detect
 from llm.web.errors import PageUnreadable
 from llm.web.fetcher import Fetcher
-from llm.web.reader import PageReader
-from llm.web.search import DdgsSearch, SearxngSearch, create_search
+from llm.web.reader import read_page
+from llm.web.search import find_pages
 from terrarium.config import Config, ConfigError
 from tests.kit.certificates import certificate
 from tests.kit.page_server import PageServer, page, page_server, redirect
@@ -95,15 +95,15 @@ async def test_an_article_is_read_without_what_surrounds_it(site: PageServer) ->
         "a.example/notes": page("six o'clock", "text/plain"),
         "a.example/app": page("<html><body><script>run()</script></body></html>"),
     }
-    reader = PageReader(site.fetcher())
-    read = await reader.read("http://a.example/1")
+    fetcher = site.fetcher()
+    read = await read_page(fetcher, "http://a.example/1")
     assert (read.kind, read.title, read.url) == ("article", "The pump", "http://a.example/2")
     assert "starts at six" in read.text
     assert not any(word in read.render() for word in ("Login", "alert", "<p>"))
     assert "How the pump was mended." in read.facts
-    assert (await reader.read("http://a.example/notes")).render().endswith("six o'clock")
+    assert (await read_page(fetcher, "http://a.example/notes")).render().endswith("six o'clock")
     with pytest.raises(PageUnreadable, match="needs a browser"):
-        await reader.read("http://a.example/app")
+        await read_page(fetcher, "http://a.example/app")
 
 
 async def test_a_feed_is_read_entry_by_entry() -> None:
@@ -114,7 +114,7 @@ async def test_a_feed_is_read_entry_by_entry() -> None:
     <item><title>Second</title></item></channel></rss>"""
     async with page_server() as site:
         site.answers["a.example/feed"] = page(rss, "text/xml")
-        read = await PageReader(site.fetcher()).read("http://a.example/feed")
+        read = await read_page(site.fetcher(), "http://a.example/feed")
         assert read.render().splitlines() == [
             "feed: Pond",
             "http://a.example/feed",
@@ -129,7 +129,7 @@ async def test_a_feed_is_read_entry_by_entry() -> None:
 async def test_a_page_that_leads_the_parser_astray_ends_with_a_reason(site: PageServer) -> None:
     site.answers["a.example/"] = page("<div><b><a>" * 150_000)
     with pytest.raises(PageUnreadable):
-        await PageReader(site.fetcher()).read("http://a.example/")
+        await read_page(site.fetcher(), "http://a.example/")
 
 
 @pytest.fixture
@@ -157,8 +157,8 @@ async def test_an_issue_begins_with_its_state_and_a_site_without_an_api_is_read_
             f"{base}/7": page(json.dumps(issue), "application/json"),
             f"{base}/8": page("[]", "application/json"),
         }
-        reader = PageReader(site.fetcher(tls=client))
-        text = (await reader.read("https://github.com/ada/pump/issues/7")).render()
+        fetcher = site.fetcher(tls=client)
+        text = (await read_page(fetcher, "https://github.com/ada/pump/issues/7")).render()
         assert text.splitlines() == [
             "issue: The pump drips",
             "https://github.com/ada/pump/issues/7",
@@ -170,15 +170,15 @@ async def test_an_issue_begins_with_its_state_and_a_site_without_an_api_is_read_
         ]
         assert site.requests == [f"{base}/7"]  # an API has no robots.txt
         with pytest.raises(PageUnreadable, match=r"github\.com did not answer \(ConnectError\)"):
-            await reader.read("https://github.com/ada/pump/issues/8")  # the certificate is another
+            await read_page(
+                fetcher, "https://github.com/ada/pump/issues/8"
+            )  # the certificate is another
 
 
 def asked_for(fetcher: Fetcher, length: int = MAX_RESULT_LENGTH) -> Toolbox:
     """Return the page tool for somebody who has written all addresses of these tests."""
     words = "http://a.example/log http://10.0.0.1/ http://a.example/frogs.png a.example/frogs"
-    return Toolbox.from_owners(
-        PageTools(PageReader(fetcher)), asker=Asker("ada", words), length=length
-    )
+    return Toolbox.from_owners(PageTools(fetcher), asker=Asker("ada", words), length=length)
 
 
 async def test_a_model_is_given_a_page_as_data_part_by_part(site: PageServer) -> None:
@@ -203,8 +203,7 @@ async def searxng(answer: bytes) -> str:
     async with page_server() as site:
         query = "/search?q=pump&format=json&safesearch=1"
         site.answers[f"127.0.0.1{query}"] = answer
-        engine = SearxngSearch(f"http://127.0.0.1:{site.port}")
-        box = Toolbox.from_owners(SearchTools(engine))
+        box = Toolbox.from_owners(SearchTools(f"http://127.0.0.1:{site.port}"))
         return (await box.call("search_web", '{"query": "pump", "limit": 2}', 30)).text
 
 
@@ -226,7 +225,7 @@ async def test_a_public_search_that_fails_in_any_way_may_be_tried_later(
 ) -> None:
     monkeypatch.setenv("DDGS_PROXY", "not a URL")
     with capture_logs() as log, pytest.raises(PageUnreadable, match="try again later"):
-        await DdgsSearch().search("pumps", 3)
+        await find_pages("ddgs", "pumps", 3)
     assert [each["event"] for each in log] == ["search.failed"]
 
 
@@ -259,6 +258,6 @@ def test_the_configuration_says_what_models_may_do() -> None:
     assert names(read=False) == []
     assert names(search="ddgs") == ["read_page", "search_web"]
     assert names(read=False, search="http://127.0.0.1:8888/") == ["search_web"]
-    assert create_search("") is None
+    assert names(read=False, search="") == []
     with pytest.raises(ConfigError, match="address of a SearXNG server"):
         create_tools(config(search="google"))

@@ -153,7 +153,7 @@ async def test_what_later_migrations_change_is_shown_before_them_and_kept_by_the
     assert before.steps == (model, Step("tool", "look", True, 7, "allow"))
     async with Database.open(old) as database, ChatLog.open(database) as log:
         assert await read_run(place, "irc-1") == before
-        paste = await Pastes(database).latest(Place("irc", "#frogs"))
+        paste = await Pastes(database).latest(Place("irc", "#frogs"), "")
         assert paste
         assert (paste.text, paste.rest) == ("A long answer.", ("answer.",))
         await finish_erasures(database, log, tmp_path)

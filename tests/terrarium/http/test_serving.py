@@ -132,9 +132,10 @@ async def test_a_header_of_64_kib_is_taken_and_a_longer_one_is_not(
 @pytest.mark.parametrize("half", [HALF, HALF_BODY], ids=["header", "body"])
 async def test_100_requests_that_stop_in_the_middle_are_given_up(half: bytes) -> None:
     async with serving(reads_all, SOON) as url, AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(connected(url)) for _ in range(100)]
-        for client in clients:
-            await client.send(half)
+        clients = []
+        for _ in range(100):
+            clients.append(await stack.enter_async_context(connected(url)))
+            await clients[-1].send(half)
         said = await asyncio.gather(*(client.rest() for client in clients))
     assert {each.split(b"\r\n")[0] for each in said} == {b"HTTP/1.1 408 Request Timeout"}
 

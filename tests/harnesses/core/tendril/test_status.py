@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,10 @@ from harnesses.core.tendril.status import ProcessState, StatusFile, StatusReport
 def test_a_process_says_what_it_does(tmp_path: Path) -> None:
     status = StatusFile(tmp_path / "data", "irc")
     steps = [
-        (status.starting, ProcessState.STARTING, ""),
-        (lambda: status.waiting("for the network"), ProcessState.WAITING, "for the network"),
-        (lambda: status.ready("Terra on #terrarium"), ProcessState.READY, "Terra on #terrarium"),
-        (status.mark_stopped, ProcessState.STOPPED, ""),
+        (partial(status.report, ProcessState.STARTING), ProcessState.STARTING, ""),
+        (partial(status.waiting, "for the network"), ProcessState.WAITING, "for the network"),
+        (partial(status.ready, "Terra on #terrarium"), ProcessState.READY, "Terra on #terrarium"),
+        (partial(status.report, ProcessState.STOPPED), ProcessState.STOPPED, ""),
     ]
     for step, state, detail in steps:
         step()

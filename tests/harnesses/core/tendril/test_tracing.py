@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.tendril.turn import TurnResult
-from llm.agent.tool_executor import Profile
+from llm.agent.tool_executor import Trigger
 from llm.tools.toolbox import tool
 from storage.runs.reader import RunRecord, newest_runs, read_run, read_turn
 from tests.harnesses.core.tendril.test_base import small, texts
@@ -80,7 +80,7 @@ async def test_the_words_of_a_trace_are_those_of_the_turn_and_nobody_is_alone(
 
 @pytest.mark.parametrize("profile", ["standard", "proactive"])
 async def test_of_who_is_not_to_be_remembered_there_is_no_trace_and_unasked_only_numbers(
-    tmp_path: Path, profile: Profile
+    tmp_path: Path, profile: Trigger
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         await tendril.ask(

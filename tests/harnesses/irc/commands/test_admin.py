@@ -16,7 +16,7 @@ from storage.settings import log_path
 from terrarium.config import load
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
-from tests.kit.ircd import Ircd, inspircd, ngircd
+from tests.kit.ircd import SERVERS, Ircd, ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.readings import by_cues
@@ -65,7 +65,7 @@ async def test_only_admins_give_admin_commands_and_an_empty_list_means_nobody(
 
 
 async def test_an_admin_orders_what_operators_do_and_nobody_else_does(tmp_path: Path) -> None:
-    async with acting(tmp_path) as (_, (root, bob), _tendril):
+    async with acting(tmp_path, server="inspircd") as (_, (root, bob), _tendril):
         assert await bob.told(".kick root") == "Only admins may do that."
         for command in (".ban root", ".op bob", ".KICK root", ".frobnicate"):
             await bob.say(ROOM, command)
@@ -238,10 +238,13 @@ async def test_the_status_tells_how_the_bot_is(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def acting(
-    data: Path, **irc: Any
+    data: Path, *, server: str = "ngircd", **irc: Any
 ) -> AsyncIterator[tuple[ScriptedOpenAI, list[IrcClient], IrcTendril]]:
-    """A tendril that is an operator of the room, with an admin, bob and a scripted model."""
-    async with inspircd() as ircd, ScriptedOpenAI() as script, AsyncExitStack() as stack:
+    """A tendril that is an operator of the room, with an admin, bob and a scripted model.
+
+    Only InspIRCd shows a tendril the hosts of people, which it then bans.
+    """
+    async with SERVERS[server]() as ircd, ScriptedOpenAI() as script, AsyncExitStack() as stack:
         script.reads = by_cues(order=" bob")
         clients = await stack.enter_async_context(people(ircd.port, "root", "bob"))
         config = config_of(data, ircd, script.url, **irc)
@@ -261,7 +264,7 @@ def results(script: ScriptedOpenAI) -> list[str]:
 
 
 async def test_the_model_acts_for_an_admin_and_each_deed_is_written_down(tmp_path: Path) -> None:
-    async with acting(tmp_path, admin_tools=True) as (script, (root, bob), _):
+    async with acting(tmp_path, server="inspircd", admin_tools=True) as (script, (root, bob), _):
         why = {"reason": "flooding\r\nQUIT :x"}
         script.calls(
             ("topic", {"text": "Be kind", **why}),
@@ -419,5 +422,5 @@ async def test_permission_is_looked_at_again_when_a_tool_runs(tmp_path: Path) ->
                 await asyncio.sleep(0.01)
         script.release()
         await root.expect("root: No")
-        assert results(script) == [f"error: not done: root is not on {ROOM}"]
+        assert results(script) == [f"error: root is not on {ROOM}"]
     assert await deeds(tmp_path) == []

@@ -39,6 +39,6 @@ async def test_a_slow_answer_about_the_leases_settles_nothing_that_came_after_th
         await Leases(database, "holder").acquire([f"{LEASE_PREFIX}net"], timedelta())
         standby.on_event(event)
         assert await standby.try_acquire()
-        (heard,) = standby.drain()
-    assert heard.event.text == "only we have heard this"
-    assert not heard.below_watermark
+        ((heard, below_watermark),) = standby.drain()
+    assert heard.text == "only we have heard this"
+    assert not below_watermark

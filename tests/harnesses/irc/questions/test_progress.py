@@ -6,22 +6,21 @@ import asyncio
 from pathlib import Path
 
 from harnesses.irc.protocol.message import ISupport
-from harnesses.irc.questions.handler import STILL_AT_IT
+from harnesses.irc.questions.handler import STILL_AT_IT, TYPING_AFTER, TYPING_INTERVAL
+from harnesses.irc.settings import IrcSettings
 from tests.harnesses.irc.questions.test_handler import until
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd, inspircd
+from tests.kit.jumping_loop import JumpingLoop, jump
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
-TAGS = "message-tags"
-SOON = {"progress_after": 3.0}
+AFTER = IrcSettings().progress_after
 
 
-async def test_a_channel_is_told_once_what_is_being_done_and_no_log_keeps_that(
-    tmp_path: Path,
-) -> None:
+async def one_line_of_progress(data: Path) -> None:
     async with embedded_ircd() as ircd, ScriptedOpenAI() as script:
-        config = irc_config(tmp_path, ircd.port, script.url, irc=SOON)
+        config = irc_config(data, ircd.port, script.url)
         async with (
             irc_tendril(config) as tendril,
             irc_client(ircd.port, "alice") as alice,
@@ -34,8 +33,10 @@ async def test_a_channel_is_told_once_what_is_being_done_and_no_log_keeps_that(
             await script.arrived(2)
             await bob.say(ROOM, ".terrarium and what is a pump?")
             await script.arrived(3)
+            jump(AFTER)
             await bob.expect(rf":Terra!\S+ PRIVMSG {ROOM} :searching the log for pump \.\.\.$")
-            await asyncio.sleep(SOON["progress_after"])  # bob is not told again
+            jump(AFTER)
+            await bob.settle()  # bob is not told again
             script.release()
             await alice.expect(r":alice: At last\.$")
             await alice.expect(r":bob: Too\.$")
@@ -43,6 +44,8 @@ async def test_a_channel_is_told_once_what_is_being_done_and_no_log_keeps_that(
             await until(alice, tendril, 0)
             script.hold().think("Again.")
             await alice.say(ROOM, ".terrarium once more?")
+            await script.arrived(4)
+            jump(AFTER)
             await alice.expect(rf"PRIVMSG {ROOM} :{STILL_AT_IT}$")  # another wait, another line
             script.release()
             await alice.expect(r":alice: Again\.$")
@@ -52,30 +55,38 @@ async def test_a_channel_is_told_once_what_is_being_done_and_no_log_keeps_that(
     assert not any(STILL_AT_IT in str(request) for request in script.requests)
 
 
-async def test_a_client_sees_us_type_until_the_answer_is_there(tmp_path: Path) -> None:
+def test_a_channel_is_told_once_what_is_being_done_and_no_log_keeps_that(tmp_path: Path) -> None:
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        runner.run(one_line_of_progress(tmp_path))
+
+
+async def typing(data: Path) -> None:
     async with inspircd() as ircd, ScriptedOpenAI() as script:
-        config = irc_config(tmp_path, ircd.port, script.url, irc=SOON)
-        async with irc_tendril(config), irc_client(ircd.port, "alice", TAGS) as alice:
+        config = irc_config(data, ircd.port, script.url)
+        async with irc_tendril(config), irc_client(ircd.port, "alice", "message-tags") as alice:
             await alice.join(ROOM)
+            await alice.say(ROOM, ".terrarium what is 2 * 3?")
+            await alice.expect("2 × 3 = 6")
+            await alice.settle()
+            assert not any("TAGMSG" in line for line in alice.lines), "that came at once"
             script.answer(Answer("At last.", late=True))
             await alice.say(ROOM, ".terrarium what takes so long?")
-            await alice.expect(rf"@\S*\+typing=active\S* :Terra!\S+ TAGMSG :{ROOM}$")
-            await alice.expect(rf"@\S*\+typing=active\S* :Terra!\S+ TAGMSG :{ROOM}$")
+            await script.arrived(1)
+            for seconds in (TYPING_AFTER, TYPING_INTERVAL):
+                jump(seconds)
+                await alice.expect(rf"@\S*\+typing=active\S* :Terra!\S+ TAGMSG :{ROOM}$")
+            jump(AFTER)
             script.release()
             await alice.expect(r":alice: At last\.$")
             await alice.expect(rf"@\S*\+typing=done\S* :Terra!\S+ TAGMSG :{ROOM}$")
             assert not any(STILL_AT_IT in line for line in alice.lines)
 
 
-async def test_an_answer_that_comes_at_once_shows_no_typing(tmp_path: Path) -> None:
-    async with inspircd() as ircd, ScriptedOpenAI() as script:
-        config = irc_config(tmp_path, ircd.port, script.url, irc=SOON)
-        async with irc_tendril(config), irc_client(ircd.port, "alice", TAGS) as alice:
-            await alice.join(ROOM)
-            await alice.say(ROOM, ".terrarium what is 2 * 3?")
-            await alice.expect("2 × 3 = 6")
-            await alice.settle()
-            assert not any("TAGMSG" in line for line in alice.lines)
+def test_a_client_sees_us_type_until_an_answer_is_there_that_does_not_come_at_once(
+    tmp_path: Path,
+) -> None:
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        runner.run(typing(tmp_path))
 
 
 def test_a_server_that_passes_no_typing_on_says_so() -> None:

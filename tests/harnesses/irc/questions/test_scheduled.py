@@ -9,11 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from storage.chat_log.event import Place
 from storage.db.database import Database
+from storage.log import ChatLog
 from storage.queues.reminders import Reminders
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_scene import Scene
 from tests.kit.irc_tendril import ROOM, irc_config, logged
+from tests.kit.lines import said
 from tests.kit.patience import PATIENCE
 from tests.kit.readings import by_cues
 
@@ -76,8 +79,20 @@ async def test_a_scheduled_question_is_asked_each_time_in_the_name_of_who_schedu
         assert "to do: sum up the week here" in await it.alice.told(".reminders")
         assert await it.bob.told(".reminders cancel 1") == "You have no reminder 1."
         assert await it.alice.told(".reminders cancel 1") == "Cancelled."
-    said = await logged(irc_config(tmp_path, it.port, it.script.url))
-    assert ("PRIVMSG", "Terra", "alice: The pump was mended.") in said, said
+    lines = await logged(irc_config(tmp_path, it.port, it.script.url))
+    assert ("PRIVMSG", "Terra", "alice: The pump was mended.") in lines, lines
+
+
+async def test_it_is_shown_what_any_question_then_would_be_shown(tmp_path: Path) -> None:
+    async with Database.open(tmp_path / "irc.db") as database:
+        await ChatLog(database).add([said("carol waters on monday", place=Place("irc", ROOM))])
+    async with world(tmp_path) as it:
+        await it.alice.say(ROOM, ".schedule 2026-05-04 09:00 tell us who waters today")
+        await it.alice.expect("Its number is 1")
+        it.script.say("Carol does.")
+        await it.clock.set(MONDAY)  # three days later, and nobody has said anything since
+        await it.alice.expect("alice: Carol does")
+    assert "carol waters on monday" in it.script.requests[0]["messages"][-1]["content"]
 
 
 async def test_while_its_owner_is_away_the_time_is_left_out(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from terrarium.backoff import Backoff
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, kept_turns, logged
 from tests.kit.ircd import embedded_ircd
-from tests.kit.jumping_loop import JumpingLoop
+from tests.kit.jumping_loop import JumpingLoop, jump
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
@@ -57,10 +57,9 @@ async def answer_waiting(data: Path, port: int) -> AsyncIterator[IrcTendril]:
 async def said_after(data: Path, seconds: float) -> tuple[list[str], bool]:
     """What the bot says when its connection is back after so many seconds, and whether it
     remembers that it has answered."""
-    port, loop = free_port(), asyncio.get_running_loop()
-    assert isinstance(loop, JumpingLoop)
+    port = free_port()
     async with answer_waiting(data, port) as tendril:
-        loop.ahead += seconds
+        jump(seconds)
         async with embedded_ircd(port), irc_client(port, "alice") as alice:
             await alice.join(ROOM)
             if not any(" 353 " in line and "Terra" in line for line in alice.lines):

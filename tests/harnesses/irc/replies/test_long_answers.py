@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.status import ProcessState, StatusFile
 from storage.db.database import Database
 from storage.queues.pastes import Pastes
 from storage.settings import log_path
@@ -112,7 +112,7 @@ async def test_the_public_address_is_where_links_lead(tmp_path: Path) -> None:
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(r"more\) https://logs\.example\.org/irc/paste/[\w-]{24}$")
-        status.mark_stopped()
+        status.report(ProcessState.STOPPED)
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(r"\(3 more lines: \.more\)$")
@@ -132,6 +132,27 @@ async def test_more_goes_on_after_a_restart(tmp_path: Path) -> None:
             await alice.say(ROOM, ".more")
             await alice.expect(r"alice: There is no more\.$")
         assert said(alice)[:4] == ["alice: line 3", "line 4", "line 5", "(2 more lines: .more)"]
+
+
+async def test_more_goes_on_with_the_answer_to_whoever_says_it(tmp_path: Path) -> None:
+    async with (
+        ngircd() as ircd,
+        ScriptedOpenAI() as script,
+        asking(tmp_path, script.url, ircd, line_budget=3) as alice,
+        irc_client(ircd.port, "bob") as bob,
+        irc_client(ircd.port, "carol") as carol,
+    ):
+        for client, word in ((alice, "pump"), (bob, "frog")):
+            if client is not alice:
+                await client.join(ROOM)
+            script.say("\n".join(f"{word} {number}" for number in range(8)))
+            await client.say(ROOM, f".terrarium count {word}s")
+            await client.expect(rf"{word} 1$")
+            await client.expect(r"\(6 more lines: \.more\)$")
+        await carol.join(ROOM)
+        for client, first in ((alice, "pump 2"), (carol, "frog 2"), (bob, "frog 4")):
+            await client.say(ROOM, ".more")
+            await client.expect(rf"PRIVMSG {ROOM} :\w+: {first}$")
 
 
 async def test_more_keeps_the_lines_that_the_server_refuses(tmp_path: Path) -> None:

@@ -253,21 +253,6 @@ def test_what_is_older_than_our_coming_is_the_past_without_a_batch_too() -> None
     assert [event.text for event in now(story.feed(*said))] == ["11:59:59.500", "12:00:00.000"]
 
 
-def test_a_message_that_comes_twice_counts_once() -> None:
-    story = inside()
-    line = "@msgid=m1 :a!b@c PRIVMSG #c :x"
-    others = ["@msgid=m2 :a!b@c PRIVMSG #c :x", "@msgid=m1 :a!b@c PRIVMSG #d :x"]
-    assert len(story.feed(line, line, *others, ":a!b@c PRIVMSG #c :x", line)) == 4
-
-
-def test_no_more_ids_are_kept_than_needed() -> None:
-    story = inside()
-    for number in range(3000):
-        assert story.feed(f"@msgid={number} :a!b@c PRIVMSG #c :x")
-    assert not story.feed("@msgid=2999 :a!b@c PRIVMSG #c :x")
-    assert story.feed("@msgid=0 :a!b@c PRIVMSG #c :x"), "that long ago nobody remembers"
-
-
 def test_echoes_of_labelled_lines_are_receipts_and_others_are_events() -> None:
     story = echoing()
     first, second, third, fourth = (story.track("#c")[0] for _ in range(4))

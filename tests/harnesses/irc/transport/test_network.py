@@ -201,7 +201,7 @@ async def test_plugins_of_irc3_work_and_hear_our_nick_of_today(nick: str, tmp_pa
     ears = Ears()
     try:
         async with (
-            inspircd() as ircd,
+            ngircd() as ircd,
             joined(ircd.port, ears, nick=nick, plugins=["echo_plugin"]) as network,
             irc_client(ircd.port, "alice") as alice,
         ):

@@ -202,8 +202,8 @@ async def test_a_line_that_arrives_among_those_missed_is_shown_once(tmp_path: Pa
     missed = [*excerpt(), event("I am early", time=datetime(2099, 1, 1, tzinfo=UTC))]
     async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         await log.add(missed)
-        notifier = LogChangeNotifier(database)
-        events = notifier.events(log, Query(scope=PUBLIC), is_open)
+        notifier = LogChangeNotifier(log)
+        events = notifier.events(Query(scope=PUBLIC), is_open)
         texts = [(await anext(events)).text]
         for text in ("meanwhile", "last"):
             await log.append(event(text))

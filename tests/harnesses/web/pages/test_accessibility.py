@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from playwright.async_api import Browser
 
 from storage.chat_log.event import EventType
 from tests.kit.axe import barriers
-from tests.kit.browser import DESKTOP, PHONE, browser, visit
+from tests.kit.browser import DESKTOP, PHONE, visit
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import two_days, web_site
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PAGES = [
     "/",
@@ -39,12 +42,11 @@ PAGES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
 async def test_nothing_grave_keeps_anybody_out_of_a_page(
-    tmp_path: Path, size: tuple[int, int], scheme: Literal["light", "dark"]
+    chromium: Browser, tmp_path: Path, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
     async with (
         ScriptedOpenAI() as script,
         web_site(tmp_path, events=two_days(), agent_url=script.url) as site,
-        browser() as chromium,
     ):
         await site.http.post("/chat", json={"text": "hello?"})  # a run
         await site.said("waves", type=EventType.ACTION, channel="#terrarium")

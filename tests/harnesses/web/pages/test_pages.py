@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, expect
 
 from storage.chat_log.event import EventType
-from tests.kit.browser import PHONE, browser, visit
+from tests.kit.browser import PHONE, visit
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import NOBODY, WebSite, event, excerpt, web_site
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HOSTILE = [
     "<script>document.title = 'run'</script>",
@@ -29,24 +31,32 @@ HOSTILE = [
 ]
 
 
-@asynccontextmanager
-async def seen(
-    data: Path, path: str, *, size: tuple[int, int] = PHONE, agent_url: str = NOBODY
-) -> AsyncIterator[tuple[WebSite, Page]]:
+Seen = Callable[..., AbstractAsyncContextManager[tuple[WebSite, Page]]]
+
+
+@pytest.fixture
+def seen(chromium: Browser, tmp_path: Path) -> Seen:
     """A page of a site with the real lines, in a browser."""
-    async with web_site(data, events=excerpt(), agent_url=agent_url) as site, browser() as chromium:
-        yield site, await visit(chromium, site.url + path, size=size)
+
+    @asynccontextmanager
+    async def opened(
+        path: str, size: tuple[int, int] = PHONE, agent_url: str = NOBODY
+    ) -> AsyncIterator[tuple[WebSite, Page]]:
+        async with web_site(tmp_path, events=excerpt(), agent_url=agent_url) as site:
+            yield site, await visit(chromium, site.url + path, size=size)
+
+    return opened
 
 
-async def test_a_page_without_any_line_says_what_to_do(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site, browser() as chromium:
+async def test_a_page_without_any_line_says_what_to_do(chromium: Browser, tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site:
         page = await visit(chromium, site.url)
         await expect(page.locator("main")).to_contain_text("No lines yet")
         await expect(page.locator("main")).to_contain_text("/join #terrarium")
 
 
-async def test_a_line_that_is_logged_appears_without_a_reload(tmp_path: Path) -> None:
-    async with seen(tmp_path, "/channel/irc/%23ubuntu") as (site, page):
+async def test_a_line_that_is_logged_appears_without_a_reload(seen: Seen) -> None:
+    async with seen("/channel/irc/%23ubuntu") as (site, page):
         await expect(page.locator("#state")).to_have_text("live")
         await site.said("elsewhere", channel="#other")
         number = await site.said("fresh <b>frogs</b>")
@@ -56,8 +66,8 @@ async def test_a_line_that_is_logged_appears_without_a_reload(tmp_path: Path) ->
         assert await page.locator("text=elsewhere").count() == 0
 
 
-async def test_joins_in_a_row_go_into_one_fold_also_while_live(tmp_path: Path) -> None:
-    async with seen(tmp_path, "/channel/irc/%23ubuntu") as (site, page):
+async def test_joins_in_a_row_go_into_one_fold_also_while_live(seen: Seen) -> None:
+    async with seen("/channel/irc/%23ubuntu") as (site, page):
         await expect(page.locator("#state")).to_have_text("live")
         await site.said("hello")
         for nick in ("ann", "bob"):
@@ -68,8 +78,8 @@ async def test_joins_in_a_row_go_into_one_fold_also_while_live(tmp_path: Path) -
         await expect(fold.locator("ul > li")).to_have_count(2)
 
 
-async def test_a_reader_who_has_scrolled_up_is_told_and_not_moved(tmp_path: Path) -> None:
-    async with seen(tmp_path, "/channel/irc/%23ubuntu") as (site, page):
+async def test_a_reader_who_has_scrolled_up_is_told_and_not_moved(seen: Seen) -> None:
+    async with seen("/channel/irc/%23ubuntu") as (site, page):
         await expect(page.locator("#state")).to_have_text("live")
         await page.evaluate("() => scrollTo({top: 0})")
         await site.said("down there")
@@ -80,21 +90,22 @@ async def test_a_reader_who_has_scrolled_up_is_told_and_not_moved(tmp_path: Path
         await expect(page.locator("#below")).to_be_hidden()
 
 
-async def test_a_page_goes_on_by_itself_after_a_restart_of_the_tendril(tmp_path: Path) -> None:
-    async with browser() as chromium:
-        async with web_site(tmp_path, events=excerpt()) as site:
-            port = int(site.url.rpartition(":")[2])
-            page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu")
-            await expect(page.locator("#state")).to_have_text("live")
-        await expect(page.locator("#state")).to_have_text("reconnecting…")
-        missed = event("said while it was away")
-        async with web_site(tmp_path, events=[missed], settings={"port": port}):
-            await expect(page.locator("#log")).to_contain_text(missed.text, timeout=15_000)
-            await expect(page.locator("#state")).to_have_text("live")
+async def test_a_page_goes_on_by_itself_after_a_restart_of_the_tendril(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with web_site(tmp_path, events=excerpt()) as site:
+        port = int(site.url.rpartition(":")[2])
+        page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu")
+        await expect(page.locator("#state")).to_have_text("live")
+    await expect(page.locator("#state")).to_have_text("reconnecting…")
+    missed = event("said while it was away")
+    async with web_site(tmp_path, events=[missed], settings={"port": port}):
+        await expect(page.locator("#log")).to_contain_text(missed.text, timeout=15_000)
+        await expect(page.locator("#state")).to_have_text("live")
 
 
-async def test_older_lines_are_a_link_away_and_a_permalink_finds_any_line(tmp_path: Path) -> None:
-    async with seen(tmp_path, "/channel/irc/%23ubuntu") as (site, page):
+async def test_older_lines_are_a_link_away_and_a_permalink_finds_any_line(seen: Seen) -> None:
+    async with seen("/channel/irc/%23ubuntu") as (site, page):
         assert await page.locator(f"#e{site.ids[0]}").count() == 0
         await page.locator("#older").click()
         await expect(page.locator(f"#e{site.ids[1]}")).to_be_attached()
@@ -107,13 +118,13 @@ async def test_older_lines_are_a_link_away_and_a_permalink_finds_any_line(tmp_pa
         await expect(page.locator(f"#e{fourth}")).to_be_in_viewport()
 
 
-async def test_a_channel_is_found_without_its_mark_and_in_another_case(tmp_path: Path) -> None:
-    async with seen(tmp_path, "/channel/irc/Ubuntu") as (site, page):
+async def test_a_channel_is_found_without_its_mark_and_in_another_case(seen: Seen) -> None:
+    async with seen("/channel/irc/Ubuntu") as (site, page):
         assert page.url == f"{site.url}/channel/irc/%23ubuntu"
 
 
-async def test_the_slash_key_searches_and_a_result_leads_to_its_context(tmp_path: Path) -> None:
-    async with seen(tmp_path, "/", size=(1280, 800)) as (_, page):
+async def test_the_slash_key_searches_and_a_result_leads_to_its_context(seen: Seen) -> None:
+    async with seen("/", size=(1280, 800)) as (_, page):
         await page.keyboard.press("/")
         await page.keyboard.type("hdparm minimum")
         await page.keyboard.press("Enter")
@@ -128,12 +139,14 @@ async def test_the_slash_key_searches_and_a_result_leads_to_its_context(tmp_path
     "path",
     ["/channel/irc/%23ubuntu", "/", "/search?q=hostile", "/stats/irc/%23ubuntu", "/person/%3Cb%3E"],
 )
-async def test_hostile_lines_neither_run_nor_break_a_page(tmp_path: Path, path: str) -> None:
+async def test_hostile_lines_neither_run_nor_break_a_page(
+    chromium: Browser, tmp_path: Path, path: str
+) -> None:
     events = [event(f"hostile {text}", nick=text[:30] or "x") for text in HOSTILE]
     events += [event("hostile <b>", nick="<b>")]
     events += [event("hostile", channel=f"#{text[:40]}") for text in HOSTILE[:5]]
     events += [event(text, type=EventType.TOPIC, nick=text[:30]) for text in HOSTILE]
-    async with web_site(tmp_path, events=events) as site, browser() as chromium:
+    async with web_site(tmp_path, events=events) as site:
         page, errors = await watched(chromium, site.url + path)
         for text in HOSTILE:  # and once more by the live tail
             await site.said(f"hostile {text}", nick=text[:30])
@@ -162,10 +175,10 @@ async def watched(chromium: Browser, url: str) -> tuple[Page, list[str]]:
     return page, errors
 
 
-async def test_the_chat_box_answers_and_shows_it_again_after_a_reload(tmp_path: Path) -> None:
+async def test_the_chat_box_answers_and_shows_it_again_after_a_reload(seen: Seen) -> None:
     async with (
         ScriptedOpenAI() as script,
-        seen(tmp_path, "/chat", agent_url=script.url) as (_, page),
+        seen("/chat", agent_url=script.url) as (_, page),
     ):
         script.say("Two **frogs** <img src=x onerror=\"document.title='run'\">")
         await expect(page.locator("#welcome")).to_be_visible()
@@ -182,10 +195,10 @@ async def test_the_chat_box_answers_and_shows_it_again_after_a_reload(tmp_path: 
         assert await page.locator(".asked").count() == 0
 
 
-async def test_an_answer_is_seen_while_it_is_written(tmp_path: Path) -> None:
+async def test_an_answer_is_seen_while_it_is_written(seen: Seen) -> None:
     async with (
         ScriptedOpenAI() as script,
-        seen(tmp_path, "/chat", agent_url=script.url) as (_, page),
+        seen("/chat", agent_url=script.url) as (_, page),
     ):
         script.hang("Once upon")
         await page.keyboard.type("a story")
@@ -197,27 +210,27 @@ async def test_an_answer_is_seen_while_it_is_written(tmp_path: Path) -> None:
         await expect(page.locator("#ask button")).to_be_enabled()
 
 
-async def test_a_chat_without_a_server_says_so(tmp_path: Path) -> None:
-    async with browser() as chromium:
-        async with web_site(tmp_path) as site:
-            page = await visit(chromium, f"{site.url}/chat")
-        await page.keyboard.type("hello?")
-        await page.keyboard.press("Enter")
-        await expect(page.locator(".answered.failed")).to_contain_text("cannot be reached")
+async def test_a_chat_without_a_server_says_so(chromium: Browser, tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site:
+        page = await visit(chromium, f"{site.url}/chat")
+    await page.keyboard.type("hello?")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".answered.failed")).to_contain_text("cannot be reached")
 
 
-async def test_the_tendrils_page_shows_who_runs(tmp_path: Path) -> None:
-    async with seen(tmp_path, "/tendrils") as (site, page):
+async def test_the_tendrils_page_shows_who_runs(seen: Seen) -> None:
+    async with seen("/tendrils") as (site, page):
         await expect(page.locator(".cards li")).to_contain_text(["web"])
         await expect(page.locator(".badge")).to_have_text("ready")
         await expect(page.locator(".detail")).to_have_text(site.url)
 
 
-async def test_a_login_in_the_browser_opens_the_page_that_was_asked_for(tmp_path: Path) -> None:
+async def test_a_login_in_the_browser_opens_the_page_that_was_asked_for(
+    chromium: Browser, tmp_path: Path
+) -> None:
     settings = {"token": "frogs"}
     async with (
         web_site(tmp_path, events=excerpt(), settings=settings) as site,
-        browser() as chromium,
     ):
         page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu?at={site.ids[8]}")
         await page.keyboard.type("frogs")
@@ -229,9 +242,9 @@ async def test_a_login_in_the_browser_opens_the_page_that_was_asked_for(tmp_path
 
 
 async def test_a_page_that_nobody_sees_gives_its_stream_back_and_misses_nothing(
-    tmp_path: Path,
+    chromium: Browser, tmp_path: Path
 ) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site, browser() as chromium:
+    async with web_site(tmp_path, events=excerpt()) as site:
         page, other = [await visit(chromium, f"{site.url}/channel/irc/ubuntu") for _ in range(2)]
         for each in (page, other):
             await expect(each.locator("#state")).to_have_text("live")
