@@ -12,7 +12,6 @@ import schemathesis
 from anthropic.types import Message, MessageTokensCount
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
-from openai.types import Completion
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response as OpenAIResponse
 from pydantic import BaseModel
@@ -37,7 +36,6 @@ EXAMPLES = 20  # of each endpoint, right ones and wrong ones, always the same
 EMBEDDER = "multilingual-e5-small"
 OBJECTS: dict[str, type[BaseModel]] = {
     "/v1/chat/completions": ChatCompletion,
-    "/v1/completions": Completion,
     "/v1/messages": Message,
     "/v1/messages/count_tokens": MessageTokensCount,
     "/v1/responses": OpenAIResponse,
