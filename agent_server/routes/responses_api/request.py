@@ -132,7 +132,9 @@ Item = Annotated[
     | Annotated[ResultItem, Tag("function_call_output")]
     | Annotated[ReasoningItem, Tag("reasoning")],
     Discriminator(
-        lambda item: item.get("type", "message") if isinstance(item, dict) else item.type
+        lambda item: (
+            item.get("type", "message") if isinstance(item, dict) else getattr(item, "type", None)
+        )
     ),
 ]
 

@@ -9,7 +9,6 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from storage.db.private_files import make_file
 from storage.db.process_lock import AlreadyRunning, hold_lock
 from storage.queues.leases import LeaseLost
 from terrarium.config import ConfigError
+from terrarium.entry_points import entry_points
 from terrarium.supervision import root_cause
 
 if TYPE_CHECKING:  # `terrarium up` only starts tendrils as processes: keep its imports light
@@ -44,7 +44,7 @@ _log = structlog.get_logger()
 
 def names() -> list[str]:
     """Return the names of all installed tendrils, sorted."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
+    return sorted({entry.name for entry in entry_points(GROUP)})
 
 
 def tendril_class(name: str) -> type[Tendril]:
@@ -52,7 +52,7 @@ def tendril_class(name: str) -> type[Tendril]:
 
     Raises UnknownTendril, and TendrilError if the package cannot be imported.
     """
-    found = entry_points(group=GROUP, name=name)
+    found = entry_points(GROUP).select(name=name)
     if not found:
         raise UnknownTendril(name, names())
     entry = next(iter(found))
