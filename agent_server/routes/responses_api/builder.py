@@ -241,8 +241,9 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
 
 
 def _logprob(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the log probability of a token, with only the keys that this API has."""
-    kept = {"token": entry["token"], "bytes": entry.get("bytes") or [], "logprob": entry["logprob"]}
-    if "top_logprobs" in entry:
-        kept["top_logprobs"] = [_logprob(top) for top in entry["top_logprobs"]]
-    return kept
+    """Return the log probability of a token, with the keys that this API has."""
+    token, *tops = (
+        {"token": each["token"], "bytes": each.get("bytes") or [], "logprob": each["logprob"]}
+        for each in (entry, *(entry.get("top_logprobs") or ()))
+    )
+    return {**token, "top_logprobs": tops}
