@@ -40,7 +40,7 @@ def send(case: Case[Any], right: bool) -> None:
         case.body["model"] = EMBEDDER if "embeddings" in case.operation.path else "terra"
     answer = case.call_and_validate(checks=CHECKS, timeout=PATIENCE)
     assert answer.status_code not in ENGINE_IS_WELL, answer.text
-    is_json = answer.headers["content-type"][0].startswith("application/json")
+    is_json = answer.headers.get("content-type", [""])[0].startswith("application/json")
     if answer.status_code == 200 and is_json and case.operation.path in OBJECTS:
         OBJECTS[case.operation.path].model_validate_json(answer.content)
 
