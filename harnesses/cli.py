@@ -116,9 +116,9 @@ def run(
 ) -> None:
     """Run one tendril."""
     from harnesses.core.addresses import with_agent_address
-    from harnesses.core.launcher.tendrils import run_until_stopped, tendril
+    from harnesses.core.launcher.tendrils import run_until_stopped, tendril_class
 
-    kind = tendril(name)
+    kind = tendril_class(name)
     configure_child(name)  # with the log options that were given before the command
     loaded = with_agent_address(load(config, data), tendril=name)
     process = kind(loaded)

@@ -22,6 +22,7 @@ from llm.reading.times import without_time
 from storage.chat_log import statistics
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.event_table import Query
+from storage.passages.passages import find_mentions
 from storage.passages.replies import FOLLOWING_LINES, replies
 from terrarium.entry_points import entry_points
 
@@ -140,7 +141,8 @@ class FactAnswerer:
                 return f"I have not seen {slots.names[0]} here."
             case "counts" if slots.topic:
                 by_nick = slots.person or None
-                found = await window.log.mentions_for_model(
+                found = await window.log.read(
+                    find_mentions,
                     slots.topic,
                     replace(slots.span.within(within), nick=by_nick),
                     window.line_filter,
@@ -234,7 +236,7 @@ async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | 
 def _select_most_answered(said: Sequence[Event]) -> tuple[Event, ...]:
     """Return the lines that most of the lines after them seem to reply to, in order of time."""
     scores = {
-        event.id: sum(each.chance for each in replies(event, said[place + 1 :][:FOLLOWING_LINES]))
+        event.id: sum(chance for _, chance in replies(event, said[place + 1 :][:FOLLOWING_LINES]))
         for place, event in enumerate(said)
         if "?" in event.text
     }

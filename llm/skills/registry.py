@@ -29,7 +29,7 @@ from llm.reading.reading import Reading
 from llm.skills.hint import Hint, HintContext, WorkedOut
 from llm.tools.consent import to_learn, to_unlearn
 from llm.tools.toolbox import ToolError, tool, tools_in, tools_of
-from storage.memory.conversations import SkillTable, TaughtSkill
+from storage.memory.skills import SkillTable, TaughtSkill
 from storage.passages.words import MAX_RARITY, content_stems, rarity
 from terrarium.config import Config, ConfigError
 from terrarium.entry_points import entry_points

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from agent_server.schemas.chat import (
     INT32,
@@ -137,6 +137,9 @@ Item = Annotated[
         )
     ),
 ]
+
+
+ITEMS = TypeAdapter[list[Item]](list[Item])
 
 
 def as_messages(items: Iterable[Item]) -> Iterator[dict[str, Any]]:

@@ -47,7 +47,7 @@ def names() -> list[str]:
     return sorted({entry.name for entry in entry_points(GROUP)})
 
 
-def tendril(name: str) -> type[Tendril]:
+def tendril_class(name: str) -> type[Tendril]:
     """Return the class of a tendril. No other tendril is imported, as its package may be broken.
 
     Raises UnknownTendril, and TendrilError if the package cannot be imported.
@@ -107,7 +107,8 @@ def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         make_file(path)  # for the owner only: a traceback can quote messages and keys
-        path.write_text("".join(traceback.format_exception(cause)), encoding="utf-8")
+        whole = "".join(traceback.format_exception(cause))
+        path.write_text(whole, encoding="utf-8", errors="backslashreplace")
     except OSError:  # a full disk must not hide the crash itself
         return TendrilCrashed(text)
     return TendrilCrashed(f"{text}; all of it is in {path}")

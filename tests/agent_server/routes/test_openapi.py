@@ -1,4 +1,4 @@
-"""The API answers what its own description promises, whatever it is asked; and never a 500."""
+"""The API answers what its own description promises, and the SDKs of others; and never a 500."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from anthropic.types import Message, MessageTokensCount
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response as OpenAIResponse
+from pydantic import BaseModel
 from schemathesis import Case
 
 from tests.kit.agent_server import agent_server
@@ -17,6 +21,12 @@ from tests.kit.patience import PATIENCE
 pytest_plugins = ("tests.kit.scripted_server",)
 
 EMBEDDER = "multilingual-e5-small"
+OBJECTS: dict[str, type[BaseModel]] = {
+    "/v1/chat/completions": ChatCompletion,
+    "/v1/messages": Message,
+    "/v1/messages/count_tokens": MessageTokensCount,
+    "/v1/responses": OpenAIResponse,
+}
 SAID = Answer("some words", calls=(("lookup", '{"a": 1}'),), reasoning="hm")
 ENGINE_IS_WELL = (500, 502, 503, 504)
 
@@ -30,6 +40,9 @@ def send(case: Case[Any], right: bool) -> None:
         case.body["model"] = EMBEDDER if "embeddings" in case.operation.path else "terra"
     answer = case.call_and_validate(checks=CHECKS, timeout=PATIENCE)
     assert answer.status_code not in ENGINE_IS_WELL, answer.text
+    is_json = answer.headers.get("content-type", [""])[0].startswith("application/json")
+    if answer.status_code == 200 and is_json and case.operation.path in OBJECTS:
+        OBJECTS[case.operation.path].model_validate_json(answer.content)
 
 
 @pytest.mark.process
