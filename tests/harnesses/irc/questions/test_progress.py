@@ -39,7 +39,7 @@ async def one_line_of_progress(data: Path) -> None:
             await bob.settle()  # bob is not told again
             script.release()
             await alice.expect(r":alice: At last\.$")
-            await alice.expect(r":bob: Too\.$")
+            await bob.expect(r":bob: Too\.$")  # perhaps before it
             assert sum("searching" in line for line in alice.lines) == 1
             await until(alice, tendril, 0)
             script.hold().think("Again.")
