@@ -471,7 +471,7 @@ class PassageSearch:
             event = self._event(row)
             if self._leaves_out(event):
                 continue
-            values = self._values(event, recent=event.id in known)
+            values = self._values(event)
             passage = Passage(event, values, likeness.get(event.id))
             same = max(passage.coverage, passage.likeness or 0)
             # A line that asks the same is no answer, but may have been given one.
@@ -501,7 +501,7 @@ class PassageSearch:
             following = [each for each in events if not self._leaves_out(each)]
             for event, chance_of_reply in replies(question, following):
                 known = passages.get(event.id)
-                known = known or Passage(event, self._values(event, recent=False))
+                known = known or Passage(event, self._values(event))
                 values = list(known.values)
                 if same * chance_of_reply > values[_REPLY]:
                     values[_REPLY] = same * chance_of_reply
@@ -511,9 +511,9 @@ class PassageSearch:
     def _leaves_out(self, event: Event) -> bool:
         return self._line_filter.leaves_out(event) or self._opt_out_rules.hides(event)
 
-    def _values(self, event: Event, *, recent: bool) -> list[float]:
+    def _values(self, event: Event) -> list[float]:
         line = SpokenLine.from_text(event.text, event.nick)
-        return self._asking.features(line, recent=recent)
+        return self._asking.features(line)
 
     def _rows(self, ids: Collection[int]) -> Iterator[Row]:
         rows = rows_of(self._connection, ids)
