@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Protocol
 
 from llm.client.profile import Profile
@@ -25,6 +24,7 @@ from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.event_table import Query
 from storage.passages.passages import find_mentions
 from storage.passages.replies import FOLLOWING_LINES, replies
+from terrarium.entry_points import entry_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +353,7 @@ class HonestAnswerer:
 @cache
 def answerers() -> Sequence[Answerer]:
     """Return the answerers in order: facts, skills, those of packages, the log, honest refusals."""
-    added = [entry.load()() for entry in entry_points(group=ENTRY_POINT_GROUP)]
+    added = [entry.load()() for entry in entry_points(ENTRY_POINT_GROUP)]
     return [FactAnswerer(), SkillAnswerer(), *added, LogAnswerer(), HonestAnswerer()]
 
 
