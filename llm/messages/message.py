@@ -177,6 +177,19 @@ NO_ASKER = "nobody"
 """The asker of a turn that nobody has asked for."""
 
 
+def render_answer(event: Event, answer: str, longest: int, zone: tzinfo = UTC) -> str:
+    """Render an answer of ours at the place of the event that began it, whole up to `longest`
+    characters.
+
+    Its further lines are indented: at the beginning of one, text could pass for a line of the log.
+    """
+    answer = answer.removeprefix(f"{NO_ASKER}: ")
+    if len(answer) > longest:
+        answer = f"{answer[:longest]}\n[{len(answer) - longest:,} more characters]"
+    text = "\n  ".join(escape_tags(answer).splitlines())
+    return f"{stamp(event.time, zone)} <{event.nick}> {text}"
+
+
 Message = dict[str, Any]
 """A message in the OpenAI chat format.
 
@@ -349,12 +362,13 @@ class Question:
     """A question, and the person who asks it.
 
     `pending_event` is the log event, perhaps not yet written, of a question that may join a running
-    turn.
+    turn; `quotes` are the ids of further lines in its text.
     """
 
     who: str
     text: str
     pending_event: PendingEvent | None = None
+    quotes: tuple[int, ...] = ()
 
     async def wait_logged(self) -> None:
         """Wait until the line of the question is in the log."""
@@ -365,6 +379,8 @@ class Question:
         """Return the question as a message to store; await `wait_logged` first, for the event's
         id."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
+        if self.quotes:
+            message["quotes"] = list(self.quotes)
         event = self.pending_event
         return message | {"anchor": event.id} if event and event.id else message
 

@@ -68,6 +68,8 @@ class Responder:
         # above, which do not read it, run.
         if request.log_window:
             request = replace(request, log_window=await request.log_window.settled())
+        if not profile.is_compact:
+            request = await request.with_pasted_lines()
         # A model that has tools searches the log itself.
         quoted = await request.find_quotes() if profile.offers != "all" else None
         asked = AskedQuestion(
