@@ -54,7 +54,7 @@ _MOST = 3  # lines of the large log that are embedded for a question
 _MEAN_LINES = 5_000
 _STEPS, _LONGEST_STEP = 25, 1.5  # of Newton's method
 _POSITIVE = frozenset(
-    ("coverage", "all words", "shows", "speaker", "recent", "reply",
+    ("coverage", "all words", "shows", "speaker", "reply",
      "states all", "meaning", "outstanding")
 )  # fmt: skip
 _NEGATIVE = frozenset(

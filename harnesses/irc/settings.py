@@ -182,7 +182,12 @@ class IrcSettings(NetworkSettings):
         description="Put before each answer of the model, for networks that want to see what a "
         'model has written, such as "🤖 "',
     )
-    line_budget: int = Field(4, ge=1, description="Lines of a reply that are sent to a channel")
+    line_budget: int = Field(
+        4,
+        ge=1,
+        description="Lines of a reply that are sent to a channel; of what a job delivers three"
+        " times as many",
+    )
     progress_after: float = Field(
         10.0,
         gt=0,

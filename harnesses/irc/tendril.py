@@ -36,6 +36,7 @@ from terrarium.config import Config
 _SWEEP_INTERVAL = 3600.0  # seconds between removals of expired events
 _POLL_INTERVAL = 1.0  # seconds between status reports
 _POLL_INTERVAL_WAITING = 0.1  # the same while a network is incomplete
+_DELIVERED = 3  # times the line budget: what an operator's job delivers is no reply in between
 _JOIN_TIMEOUT = 10.0  # seconds to wait for all channels once connected, before we speak anyway
 
 _log = structlog.get_logger()
@@ -123,7 +124,9 @@ class IrcTendril(Tendril):
                 continue
             if network.reaches(place.channel):
                 there, sender = Place(network.name, place.channel), self.services.sender
-                return await sender.say(replace(sender.target(network, there), quotes=quotes), text)
+                target = sender.target(network, there)
+                budget = _DELIVERED * target.budget
+                return await sender.say(replace(target, quotes=quotes, budget=budget), text)
         return False
 
     async def say_reminder(self, reminder: Reminder, text: str) -> timedelta | None:

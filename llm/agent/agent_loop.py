@@ -92,7 +92,6 @@ class AgentLoop:
             accepts_images=options.accepts_images,
         )
         self._steps: list[Message] = []
-        self._filters: list[str] = []
         self._usage = TokenUsage()
         self._iterations = 0
         self._deadline = 0.0
@@ -135,7 +134,7 @@ class AgentLoop:
         self._on_text, self._take_followups = on_text, take_followups
         self._deadline = asyncio.get_running_loop().time() + self._limits.seconds
         last, why = self._limits.iterations - 1, ""  # one is reserved for the forced answer
-        while self._seconds_left() > 0 and self._iterations < last and not self._guard.exhausted:
+        while self._seconds_left() > 0 and self._iterations < last and not self._guard.is_exhausted:
             # Nothing may be left of a reply that was a call of no tool; the next is to be words.
             is_wordy = bool(why) and self.options.filters_output
             reply = await self._ask("none" if is_wordy else "auto", why=why)
@@ -197,7 +196,6 @@ class AgentLoop:
                 if prompt == refused:
                     raise
         self._usage += reply.usage
-        self._filters += reply.filters
         parts = prompt_parts(prompt, len(steps), self.schemas)
         self._trace.add_model_call(self._client.model_of(self.options), reply, began, parts)
         return reply
@@ -220,7 +218,7 @@ class AgentLoop:
         The first answer is then not streamed, as it may be replaced.
         """
         doubtful = self._iterations + 1 >= _DOUBTFUL_FROM
-        again = bool(self._smart) and not self._trace.changed and doubtful
+        again = bool(self._smart) and not self._trace.has_effects and doubtful
         reply = await self._ask("none", shown=not again, why=why)
         if again and self._seconds_left() > 0:
             self._switch_model()
@@ -294,10 +292,8 @@ class AgentLoop:
             self._usage,
             self._iterations,
             forced=forced,
-            model=self.options.model,
             calls=self._limits.calls - self._guard.calls_left,
             cut=is_cut,
-            filters=tuple(self._filters),
             shown=tuple(self._execution.shown),
         )
 

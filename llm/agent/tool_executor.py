@@ -138,7 +138,7 @@ class Guardrails:
         self._left -= calls
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """True if the run may call no more tools."""
         quiet = self._quiet >= self._limits.quiet_rounds
         return self._left <= 0 or self._stopped or quiet

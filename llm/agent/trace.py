@@ -36,7 +36,6 @@ from llm.messages.message import (
     ShownText,
     quotes_of,
 )
-from storage.chat_log.event import PendingEvent
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
 from storage.usage.usage import TokenUsage
@@ -49,9 +48,8 @@ class Outcome:
     memory keeps, and the token usage.
 
     `iterations` and `calls` count the calls of the model and of tools. `forced`: the model had to
-    answer without tools. `model` is the model of the last request ("" for the configured one).
-    `cut`: the answer lacks its end, and says so. `filters` are those that removed something of what
-    the model wrote. `shown` are the log lines in the results of tools.
+    answer without tools. `cut`: the answer lacks its end, and says so. `shown` are the log lines in
+    the results of tools.
     """
 
     text: str
@@ -59,10 +57,8 @@ class Outcome:
     usage: TokenUsage
     iterations: int
     forced: bool
-    model: str = ""
     calls: int = 0
     cut: bool = False
-    filters: tuple[str, ...] = ()
     shown: tuple[ShownText, ...] = ()
 
     @classmethod
@@ -101,7 +97,8 @@ Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Trace:
-    """The trace of one run, by its key `run`, which answers the question in `pending_event`.
+    """The trace of one run, by its key `run`; `question_event_id` waits for the question's event in
+    the log, and returns its id.
 
     It is best-effort: without a store, or while that cannot be written, steps are lost. But an
     effect whose beginning could not be recorded must not happen.
@@ -112,13 +109,13 @@ class Trace:
         run: Run | None = None,
         store: Runs | None = None,
         spawn: Spawn | None = None,
-        pending_event: PendingEvent | None = None,
+        question_event_id: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
         self.run = run.key if run else ""
         self._begun = run
         self._store = store
         self._spawn = spawn
-        self._pending_event = pending_event
+        self._question_event_id = question_event_id
         self._opened = asyncio.Event()
         self._started = monotonic()
         self._effects: dict[str, Effect] = {}
@@ -126,7 +123,7 @@ class Trace:
         self.outcome: Outcome | None = None
 
     @property
-    def changed(self) -> bool:
+    def has_effects(self) -> bool:
         """True if the run, or an earlier attempt at it, has had an effect."""
         return bool(self._effects)
 
@@ -170,10 +167,9 @@ class Trace:
         """Open the run. Never raises StorageError: an answer does not depend on its trace."""
         try:
             if self._store and self._begun:
-                anchor = await self._pending_event.wait_visible() if self._pending_event else 0
-                run = replace(
-                    self._begun, question_event_id=anchor or self._begun.question_event_id
-                )
+                run = self._begun
+                if self._question_event_id:
+                    run = replace(run, question_event_id=await self._question_event_id())
                 effects = await self._store.begin(run)
                 self._effects = {effect.key: effect for effect in effects}
         except StorageError as error:

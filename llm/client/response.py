@@ -34,7 +34,7 @@ from llm.messages.errors import (
     TimedOut,
     Unreachable,
 )
-from llm.messages.message import Message, ModelReply, ToolCall, escape_tags
+from llm.messages.message import OUR_TAGS, Message, ModelReply, ToolCall, escape_tags
 from storage.usage.usage import TokenUsage
 from terrarium.http.client import EventData, EventTooLong
 from terrarium.markdown_code import CodeSplitter, Segment
@@ -232,12 +232,9 @@ class SentenceLimit:
         return f"{main[0]}." if main else sentence
 
 
-_NAMES = (
-    "(?:earlier_|found_)?irc_logs|tool_results?|worked_out|guidance|lessons|episodes|own_facts|facts"
-    "|notes|memory|topic"
-)
 _MARK = re.compile(  # a tag of prompts, or the prefix of a log line
-    rf"(?P<tag>(?:<|&lt;)(?P<closing>[ \t]*/)?[ \t]*(?:{_NAMES})\b[^<>\n]{{0,60}}(?:>|&gt;|(?=\n)))"
+    rf"(?P<tag>(?:<|&lt;)(?P<closing>[ \t]*/)?[ \t]*(?:{OUR_TAGS})\b"
+    r"[^<>\n]{0,60}(?:>|&gt;|(?=\n)))"
     r"|^[ \t>]*\[(?P<stamp>(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d(?::\d\d)?)(?: UTC)?\][ \t]*"
     r"(?P<said>(?:(?:<|&lt;)[^<>\s]{1,40}(?:>|&gt;)|\* \S{1,40}|-[^\s-]\S{0,40}-|\*\*\*)[ \t]*)",
     re.IGNORECASE | re.MULTILINE,

@@ -156,10 +156,9 @@ class TokenCounter:
         options: RequestOptions,
         messages: Sequence[Message],
         tools: Sequence[dict[str, Any]],
-        reserve: int,
     ) -> TokenCountResult:
-        """Return the tokens of a prompt: exactly, estimated, or as an upper bound that leaves
-        `reserve` free; and the window without the part that is kept for the answer.
+        """Return the tokens of a prompt: exactly, estimated, or as an upper bound within the
+        window; and the window without the part that is kept for the answer.
 
         Images are estimated; they are not sent for counting and not kept. Raises ModelError.
         """
@@ -172,7 +171,7 @@ class TokenCounter:
             length = len(before.messages)
             added = [str(wire(each)).encode("utf-8", "replace") for each in words[length:]]
             most = before.tokens + sum(_MAX_TEMPLATE_TOKENS + len(each) for each in added) + shown
-            if words[:length] == before.messages and most <= self._room(options) - reserve:
+            if words[:length] == before.messages and most <= self._room(options):
                 return TokenCountResult(most, self._room(options))
         exact = await self._exact(model, words, tools)
         tokens = self._client.estimate(words, tools, model) if exact is None else exact

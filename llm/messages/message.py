@@ -21,12 +21,16 @@ from unicodedata import normalize
 from storage.chat_log.event import Event, EventType, PendingEvent, event_line
 from storage.usage.usage import TokenUsage
 
+OUR_TAGS = (
+    "(?:earlier_|found_)?irc_logs|tool_results?|worked_out|guidance|lessons|episodes|own_facts|facts"
+    "|notes|memory|topic"
+)
+"""The tags of prompts that nobody writes for another reason, as a regular expression."""
+
 _TAGS = (
-    "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
-    "|system|sys|think|thinking|thought|memory|topic"
-    "|facts|own_facts|summary|episodes|notes"  # sections of the prompt
+    f"{OUR_TAGS}|summary|skills?|draft|request|faults|now|tool_responses?|tool_calls?|tools?"
+    "|system|sys|think|thinking|thought"
     "|assistant|user|function(?:_calls?|s)?|invoke|parameter"  # roles, calls
-    "|skills?|lessons|guidance|worked_out|draft|request|faults|now"
 )
 _CONTROL = (  # tokens of models that are written with plain angles
     "start_of_turn|end_of_turn|end_of_utterance|bos|eos|s|pad|unk|mask|sop|eop"
@@ -171,6 +175,19 @@ def render_line(event: Event, zone: tzinfo = UTC) -> str:
 
 NO_ASKER = "nobody"
 """The asker of a turn that nobody has asked for."""
+
+
+def render_answer(event: Event, answer: str, longest: int, zone: tzinfo = UTC) -> str:
+    """Render an answer of ours at the place of the event that began it, whole up to `longest`
+    characters.
+
+    Its further lines are indented: at the beginning of one, text could pass for a line of the log.
+    """
+    answer = answer.removeprefix(f"{NO_ASKER}: ")
+    if len(answer) > longest:
+        answer = f"{answer[:longest]}\n[{len(answer) - longest:,} more characters]"
+    text = "\n  ".join(escape_tags(answer).splitlines())
+    return f"{stamp(event.time, zone)} <{event.nick}> {text}"
 
 
 Message = dict[str, Any]
@@ -345,12 +362,13 @@ class Question:
     """A question, and the person who asks it.
 
     `pending_event` is the log event, perhaps not yet written, of a question that may join a running
-    turn.
+    turn; `quotes` are the ids of further lines in its text.
     """
 
     who: str
     text: str
     pending_event: PendingEvent | None = None
+    quotes: tuple[int, ...] = ()
 
     async def wait_logged(self) -> None:
         """Wait until the line of the question is in the log."""
@@ -361,6 +379,8 @@ class Question:
         """Return the question as a message to store; await `wait_logged` first, for the event's
         id."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
+        if self.quotes:
+            message["quotes"] = list(self.quotes)
         event = self.pending_event
         return message | {"anchor": event.id} if event and event.id else message
 

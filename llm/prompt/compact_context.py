@@ -8,7 +8,6 @@ earlier turns only the last, if the question follows up on it.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -55,7 +54,8 @@ class CompactPromptContext:
         self._notes = notes
         self._is_unsure = is_unsure
         self._profile = profile
-        self._budget = math.inf if profile.context_tokens is None else profile.context_tokens
+        assert profile.context_tokens is not None  # a compact profile has a limit
+        self._limit = profile.context_tokens * CHARACTERS_PER_TOKEN
         # Lines of the current talk are in order of time, others the best first.
         self._is_about_talk = self._are_recent = reading.is_one_of(ABOUT_TALK)
         self._now = now
@@ -85,30 +85,28 @@ class CompactPromptContext:
         surely_follows = self._reading.is_one_of(GOING_ON, _SURELY)
         return self._profile.quotes == "all" and surely_follows and not shown
 
-    async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
+    async def fit(self, steps: Sequence[Message], count: Counter) -> list[Message]:
         """Return the messages. Lines beyond the budget or the window are dropped: of recent ones
         the oldest, else the worst.
 
-        The size is estimated: tokens are counted only if the whole prompt exceeds the budget, or if
-        there is none. Raises ContextTooLong if it does not fit the window even without lines.
+        The size is estimated: tokens are counted only if the whole prompt exceeds the budget.
+        Raises ContextTooLong if it does not fit the window even without lines.
         """
-        limit = self._budget * CHARACTERS_PER_TOKEN
-        while self._lines and sum(map(len, map(_line, self._lines))) > limit:
+        while self._lines and sum(map(len, map(_line, self._lines))) > self._limit:
             self._drop_line()
         while True:
             messages = [*self._messages(), *steps]
             # A prompt within the budget is far below any window, so the server need not count it.
             characters = sum(len(message["content"] or "") for message in messages)
-            if characters <= limit < math.inf:
+            if characters <= self._limit:
                 return messages
             counted = await count(messages)
-            room = counted.window - reserve
-            if counted.tokens <= room:
+            if counted.tokens <= counted.window:
                 return messages
             if not self._lines:
-                raise ContextTooLong(f"{counted.tokens} tokens, room for {room}")
+                raise ContextTooLong(f"{counted.tokens} tokens, room for {counted.window}")
             # As many as are surely too much, as each count is a request.
-            excess = float(counted.tokens - room)
+            excess = float(counted.tokens - counted.window)
             while self._lines and excess > 0:
                 excess -= len(self._drop_line()) / CHARACTERS_PER_TOKEN
 
@@ -134,7 +132,8 @@ class CompactPromptContext:
         asked = f"Question: {question}\nAnswer:"
         content = "\n".join([*lines, *notes, *([""] if lines or notes else []), asked])
         system: Message = {"role": "system", "content": self._given.system}
-        return [system, *self._past, {"role": "user", "content": content}]
+        shown: Message = {"role": "user", "content": content}
+        return [system, *self._past, self._given.with_image(shown)]
 
 
 def _line(event: Event) -> str:

@@ -22,6 +22,7 @@ from llm.messages.message import (
     CHARACTERS_PER_TOKEN,
     EARLIER,
     NO_ASKER,
+    Image,
     Message,
     PromptSection,
     Question,
@@ -54,8 +55,8 @@ class PromptInput:
     """A question, and the input of its prompt for a model of any size.
 
     The turns of its `conversation`, of this `room` and `person`, are in `store`. `system` is the
-    text at the beginning of the prompt. `found` are log lines that answer the question, however
-    old.
+    text at the beginning of the prompt. The `image` of the question is not stored. `found` are log
+    lines that answer it, however old.
     """
 
     store: Conversations
@@ -64,6 +65,7 @@ class PromptInput:
     person: str
     system: str
     question: Question
+    image: Image | None = None
     log_window: LogWindow | None = None
     found: Sequence[Event] = ()
 
@@ -72,6 +74,10 @@ class PromptInput:
         """The log window if it continues from one question to the next, which a view `since` a time
         does not."""
         return self.log_window if self.log_window and self.log_window.since is None else None
+
+    def with_image(self, question: Message) -> Message:
+        """Return the question as it is sent, with its image if it has one."""
+        return question | {"image": self.image} if self.image else question
 
     async def remember(
         self, now: datetime, messages: Sequence[Message], related: Sequence[int] = ()
@@ -119,8 +125,8 @@ class PromptContext:
         """Read the turns of the conversation."""
         _, self._stored = await self._given.store.recall(self._given.conversation)
 
-    async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
-        """Return the messages, including the `steps` of the run, and leave `reserve` tokens free.
+    async def fit(self, steps: Sequence[Message], count: Counter) -> list[Message]:
+        """Return the messages, including the `steps` of the run, within the window.
 
         If they are too long, tool results are dropped from the oldest on, but for the newest; then
         lines, half of them at a time; then turns, the last result and the sections. Raises
@@ -136,8 +142,7 @@ class PromptContext:
             most = min(int(self._window * self._share), self._most_tokens)
             await self._fill(int(most * CHARACTERS_PER_TOKEN))
             counted = await count(self._messages(kept))
-        room = counted.window - reserve
-        while counted.tokens > room:
+        while counted.tokens > counted.window:
             if not (
                 _leave_out_result(kept, spared=1)
                 or (self._lines and await self._fill(self._characters // 2))
@@ -146,12 +151,13 @@ class PromptContext:
                 or _leave_out_result(kept, spared=0)
                 or _leave_out(self._sections, 0)
             ):
-                raise ContextTooLong(f"{counted.tokens} tokens, room for {room}")
+                raise ContextTooLong(f"{counted.tokens} tokens, room for {counted.window}")
             counted = await count(self._messages(kept))
         return self._messages(kept)
 
     async def _fill(self, characters: int) -> Literal[True]:
-        """Choose the lines and turns to show, in at most so many characters."""
+        """Choose the lines and turns to show, in at most so many characters; return True, as a step
+        of `fit` that has left something out."""
         self._characters = characters
         if self._given.log_window:
             answers = partial(self._given.store.answers, self._given.room)
@@ -210,7 +216,7 @@ class PromptContext:
         before = lines + render_block(found, EARLIER) + (f"{sections}\n\n" if sections else "")
         return [
             *messages,
-            _render_question(self._given.question.message(), before),
+            self._given.with_image(_render_question(self._given.question.message(), before)),
             *map(_render_step, steps),
         ]
 

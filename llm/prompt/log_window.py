@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta
 from itertools import groupby
 
 import structlog
@@ -20,11 +20,9 @@ from llm.log_questions import (
 )
 from llm.messages.message import (
     MERGED_TYPES,
-    NO_ASKER,
-    escape_tags,
+    render_answer,
     render_line,
     render_membership,
-    stamp,
 )
 from llm.reading.reading import ABOUT_LOG, ABOUT_TALK, FROM_HERE, NOT_ASKED, OF_WORLD, Reading
 from llm.retrieval import Retrieval
@@ -40,6 +38,8 @@ _LONGEST_SHARE = 8  # the divisor of the window's size that gives the longest an
 _NEAR = 0.25  # score from which a line may answer what is rather a question about the world
 _PERHAPS_HERE = 0.1  # probability of a question of this place, below which it may not
 _HARDLY_HERE = 0.02  # the same for a line that surely answers
+_MAX_PASTED = 50  # lines
+_PASTE_GAP = timedelta(seconds=2)  # the longest between two lines of a text that a client sends
 _RECENT_LINES = 12  # lines that show what people are talking about
 
 _log = structlog.get_logger()
@@ -160,7 +160,7 @@ class LogWindow:
                     yield WindowLine(event.id, text, event.text, is_said)
                 elif question in answers and question not in shown:
                     shown.add(question)
-                    text = _whole(event, answers[question], longest, zone)
+                    text = render_answer(event, answers[question], longest, zone)
                     yield WindowLine(event.id, text, answers[question], answers=question)
                 elif question not in answers:
                     asked = by_id[question].text if question in by_id else ""
@@ -184,6 +184,33 @@ class LogWindow:
             self.line_filter,
             reading.vector or None,
         )
+
+    async def pasted(self) -> list[Event]:
+        """Return what the asker has said right after the question, as far as it is in the log: the
+        further lines of a text that they pasted. What is said to us is none of them.
+
+        Raises StorageError.
+        """
+        asked = await self.pending_event.wait_visible() if self.pending_event else 0
+        if not asked:
+            return []
+        said = Query(
+            scope=Scope.from_places(self.place),
+            after_id=asked,
+            nick=self.speaker,
+            types=SPOKEN,
+            own=False,
+            limit=_MAX_PASTED,
+        )
+        found = await self.log.find(said, newest=False)
+        lines: list[Event] = []
+        last = from_micros(asked * 1_000)  # ids of the log follow time
+        for line in await self.log.shown_to_model(found):
+            if self.line_filter.is_for_bot(line) or line.time - last > _PASTE_GAP:
+                break
+            lines.append(line)
+            last = line.time
+        return lines
 
     async def nick_in(self, names: Iterable[str]) -> str:
         """Return the first of these names under which somebody has spoken here, "" if there is
@@ -234,16 +261,6 @@ def _newest(lines: Sequence[WindowLine], most_said: int, characters: int) -> lis
             break
         kept.append(line)
     return kept[::-1]
-
-
-def _whole(event: Event, answer: str, longest: int, zone: tzinfo) -> str:
-    """Render our answer in full, at the place of the event that began it."""
-    answer = answer.removeprefix(f"{NO_ASKER}: ")
-    if len(answer) > longest:
-        answer = f"{answer[:longest]}\n[{len(answer) - longest:,} more characters]"
-    # Further lines are indented: at the beginning of one, text could pass for a line of the log.
-    text = "\n  ".join(escape_tags(answer).splitlines())
-    return f"{stamp(event.time, zone)} <{event.nick}> {text}"
 
 
 async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer | None:

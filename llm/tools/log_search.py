@@ -6,21 +6,28 @@ long results name one to go on with, as several lines may have the same time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from llm.messages.message import QuotingText, ShownText, escape_tags, render_line, stamp
+from llm.messages.message import (
+    QuotingText,
+    ShownText,
+    escape_tags,
+    render_answer,
+    render_line,
+    stamp,
+)
 from llm.retrieval import Retrieval
 from llm.tools.toolbox import ResultLength, ToolError, tool
 from storage.chat_log import statistics
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import SPOKEN, Event, EventType, PendingEvent, Place, Scope
 from storage.log import ChatLog, Query
-from storage.passages.passages import MAX_COUNTED, PEOPLE, LineFilter, Mentions
+from storage.passages.passages import MAX_COUNTED, PEOPLE, LineFilter, Mentions, find_mentions
 from storage.passages.words import asks
 from storage.search.models import SearchQuery
 from storage.search.query_parser import ParsedQuery, TermKind, parse
@@ -41,6 +48,15 @@ _READ = frozenset(EventType) - _COMING
 
 Present = Callable[[], Mapping[Place, Sequence[str]]]
 """Returns the nicks that are in each place now."""
+
+Answers = Callable[[Sequence[Event]], Awaitable[Mapping[int, str]]]
+"""Returns the whole answers of ours that these events are lines of, by the ids of the questions'
+events."""
+
+
+async def no_answers(events: Sequence[Event]) -> Mapping[int, str]:
+    """Return no answers: where only what was said is known."""
+    return {}
 
 
 def _moment(given: object) -> object:
@@ -112,7 +128,8 @@ class LogTools:
     The bot's own lines, and those that `line_filter` leaves out, such as commands, are searched
     only on request. `link` returns the permalink of a line, None if there is none. `present`
     returns who is in the places of the scope now; None where that is not known. When no line has
-    all words, `retrieval` finds those near in meaning, if given. `zone` is that of all times.
+    all words, `retrieval` finds those near in meaning, if given. `answers` returns those of ours of
+    which the channel saw the beginning only. `zone` is that of all times.
     """
 
     log: ChatLog
@@ -122,6 +139,7 @@ class LogTools:
     link: Callable[[Event], str | None] = lambda _: None
     present: Present | None = None
     retrieval: Retrieval | None = None
+    answers: Answers = no_answers
     zone: tzinfo = UTC
 
     @tool(reads=True, research=True, activity="searching the log for {query}", links="quoted")
@@ -165,18 +183,20 @@ class LogTools:
         ] = None,
         channel: Channel = "",
     ) -> QuotingText:
-        """Read all that was said in a span of time, in order, as much as fits: from its beginning,
-        or, without `from`, its end. Times are in the zone of <now>."""
+        """Read all that was said in a span of time, in order, your own long answers in full, as
+        much as fits: from its beginning, or, without `from`, its end. Times are in the zone of
+        <now>."""
         query = await self._within(channel, since, until)
         is_forward = since is not None
         query = replace(query, types=_READ, limit=most // _SHORTEST_LINE + 1)
         found = await self.log.find(query, newest=not is_forward)
-        events = await self.log.shown_to_model(found)
+        events, whole = await self._with_answers(await self.log.shown_to_model(found))
         events = events if is_forward else events[::-1]
         lines: list[str] = []
         room = most - _NOTE_LENGTH
         for event in events:
-            line = self._line(event)
+            answer = whole.get(event.id)
+            line = self._line(event) if answer is None else self._answer(event, answer, most // 2)
             room -= len(line) + 1
             if room < 0 and lines:
                 break
@@ -188,7 +208,11 @@ class LogTools:
             last = events[len(lines) - 1].id if left else found[0].id
             note = f"(more before that; go on with to={last})"
         text = "\n".join(filter(None, [*(lines if is_forward else lines[::-1]), note]))
-        return _quoting(text or "nothing was said then", events[: len(lines)])
+        shown = (
+            replace(ShownText.from_event(event), text=whole.get(event.id, event.text))
+            for event in events[: len(lines)]
+        )
+        return QuotingText(text or "nothing was said then", shown)
 
     @tool(reads=True, links="quoted")
     async def people(
@@ -224,6 +248,25 @@ class LogTools:
         )
         return "\n".join(lines) or "none"
 
+    async def _with_answers(
+        self, events: Sequence[Event]
+    ) -> tuple[Sequence[Event], Mapping[int, str]]:
+        """Return the events, of each whole answer of ours only the first, and those answers by the
+        ids of these."""
+        answers = await self.answers(events)
+        kept: list[Event] = []
+        whole: dict[int, str] = {}
+        seen: set[int] = set()
+        for event in events:
+            question = event.reply_to if event.own else None
+            if question is None or question not in answers:
+                kept.append(event)
+            elif question not in seen:
+                seen.add(question)
+                kept.append(event)
+                whole[event.id] = answers[question]
+        return kept, whole
+
     async def _search(
         self, text: str, within: Query, line_filter: LineFilter, most: ResultLength
     ) -> QuotingText:
@@ -238,7 +281,7 @@ class LogTools:
         none = _quoting(f"no line matches: {escape_tags(text)}")
         if is_exact and narrows:
             return none
-        mentions = await self.log.mentions_for_model(text, within, line_filter)
+        mentions = await self.log.read(find_mentions, text, within, line_filter)
         if not mentions.words:  # none but the most frequent words
             return await self._matching(text, within, line_filter, most) or none
         blocks = _blocks(mentions)
@@ -291,7 +334,8 @@ class LogTools:
             lines.append(f"no line of {name} is known here")
         else:
             where = ", ".join(f"{self._name(place)} {count:,}" for place, count in stats.places)
-            lines.append(f"{_lines(stats.lines)} since {stats.first:%Y-%m-%d}: {where}")
+            first = stats.first.astimezone(self.zone)
+            lines.append(f"{_lines(stats.lines)} since {first:%Y-%m-%d}: {where}")
         return _quoting("\n".join(lines), [*said, *came])
 
     async def _within(self, channel: str, after: Bound, before: Bound) -> Query:
@@ -360,9 +404,14 @@ class LogTools:
 
     def _line(self, event: Event, link: str | None = None) -> str:
         """Render a line for the model, with its channel if the scope has several."""
+        return f"{self._where(event)}{render_line(event, self.zone)}{f'  {link}' if link else ''}"
+
+    def _answer(self, event: Event, answer: str, longest: int) -> str:
+        return f"{self._where(event)}{render_answer(event, answer, longest, self.zone)}"
+
+    def _where(self, event: Event) -> str:
         one_place = self.scope.places is not None and len(self.scope.places) == 1
-        where = "" if one_place else f"{self._name(Place(event.network, event.channel))} "
-        return f"{where}{render_line(event, self.zone)}{f'  {link}' if link else ''}"
+        return "" if one_place else f"{self._name(Place(event.network, event.channel))} "
 
     def _name(self, place: Place) -> str:
         """Return the name of a place as `channel` takes it."""

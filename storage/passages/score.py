@@ -42,7 +42,6 @@ FEATURES = (
     "nothing new",
     "name missing",
     "speaker",
-    "recent",
     "log size",
     "commonplace",
     "link",
@@ -105,9 +104,8 @@ class WeighedQuestion:
         self.whole = sum(weights.values()) or 1.0
         """The sum of the weights of all words."""
 
-    def features(self, line: SpokenLine, *, recent: bool) -> list[float]:
-        """Return the values of FEATURES for a line, in their order, without its meaning. A `recent`
-        line is one of the newest."""
+    def features(self, line: SpokenLine) -> list[float]:
+        """Return the values of FEATURES for a line, in their order, without its meaning."""
         exact = heaviest = rarest = 0.0
         name_missing = speaker = False
         matched: set[str] = set()
@@ -145,7 +143,6 @@ class WeighedQuestion:
             float(all(root in matched for root in content)),
             float(name_missing),
             float(speaker),
-            float(recent),
             size,
             size * (1 - rarest / _MAX_WEIGHT),
             float("http" in line.text),

@@ -24,7 +24,7 @@ from pathlib import Path
 from storage.chat_log import event_table
 from storage.chat_log.event_table import Query, event_of
 from storage.chat_log.opt_outs import rules
-from storage.connection import Connection, Row
+from storage.connection import GIVEN, Connection, Row
 from storage.db.database import Database
 from storage.search.models import Hit, MatchSnippet, SearchPage
 from storage.search.planner import LineConditions
@@ -46,7 +46,7 @@ _SIGNS = DIMENSIONS // 8  # bytes
 _SCALE = 400  # of a number in a byte; few of a vector of length one are greater than 0.3
 _MAX_COMPARED = 20_000  # newest lines that a question is compared with
 _MAX_OF_CHANNEL = 4_000  # of each channel
-_MIN_LIKENESS = 0.25  # of a near line; the nearest of 400 lines that have nothing to do with it
+_LEAST_SHARE = 0.8  # of the likeness of the nearest line, which those beside it have
 _NEWEST = f"""
 SELECT * FROM (SELECT * FROM events
     WHERE channel_id = ? AND type IN ('PRIVMSG', 'ACTION') AND own = 0
@@ -100,8 +100,7 @@ class LineVectors:
     def likeness(self, ids: Sequence[int]) -> dict[int, float]:
         """Return the likeness of lines to the question by id, without those that have no vector."""
         rows = self._connection.execute(
-            "SELECT event_id, vector FROM vectors"
-            " WHERE event_id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+            f"SELECT event_id, vector FROM vectors WHERE event_id IN {GIVEN}",
             [json.dumps(list(ids))],
         )
         return {row["event_id"]: likeness(self._asked, row["vector"]) for row in rows}
@@ -121,15 +120,15 @@ class LineVectors:
 
 
 def find_near(connection: Connection, vector: Sequence[float], within: Query) -> SearchPage:
-    """Return the lines of people within a query that are nearest to an embedding of a question and
-    not far from it, best first, without those of people who have opted out; only newer lines have
-    vectors."""
+    """Return the line of people within a query that is nearest to an embedding of a question, and
+    those that are hardly less so, best first, without those of people who have opted out; only
+    newer lines have vectors."""
     conditions = LineConditions(connection, replace(within, own=False), ParsedQuery())
     vectors = LineVectors(connection, vector)
     near = vectors.likeness(vectors.nearest(conditions, 2 * within.limit))
     hides, hits = rules(connection).hides, []
-    enough = (each for each in near if near[each] >= _MIN_LIKENESS)
-    for event_id in sorted(enough, key=lambda each: -near[each]):
+    least = _LEAST_SHARE * max(near.values(), default=0.0)
+    for event_id in sorted((each for each in near if near[each] >= least), key=lambda i: -near[i]):
         row = connection.execute("SELECT * FROM events WHERE id = ?", [event_id]).fetchone()
         event = event_of(row, conditions.channels.rows[row["channel_id"]])
         if not hides(event):

@@ -122,16 +122,16 @@ class Room:
             most_tokens=self.most_tokens,
         )
         await context.load()
-        messages = await context.fit(steps, self.count, reserve=100)
+        messages = await context.fit(steps, self.count)
         if answer is not None:
             await context.remember([*steps, {"role": "assistant", "content": answer}])
         return [wire(message) for message in messages]
 
     async def count(self, messages: Sequence[Message]) -> TokenCountResult:
-        """Count tokens, of four characters each."""
+        """Count tokens, of four characters each, and a hundred for the answer."""
         self.counts += 1
         return TokenCountResult(
-            len(json.dumps([wire(message) for message in messages])) // 4, self.window
+            len(json.dumps([wire(message) for message in messages])) // 4 + 100, self.window
         )
 
 

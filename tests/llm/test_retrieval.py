@@ -144,7 +144,8 @@ async def test_only_what_may_be_seen_is_near(tmp_path: Path) -> None:
         ):
             page = await retrieval.near("frog", query(scope, limit=5))
             assert page is not None
-            assert [hit.event.text for hit in page.hits] == texts
+            # Next to the frog, the toad is far.
+            assert [hit.event.text for hit in page.hits] == texts[:1]
             found = await retrieval.find("where is the frog?", query(scope, limit=5))
             assert {each.event.text for each in found.passages} <= set(texts)
 

@@ -6,8 +6,9 @@ HTTP API, search, scopes, statistics and erasure then work for it as they do for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from llm.client.client import AgentClient
 from llm.log_questions import Quoting
@@ -19,6 +20,7 @@ from storage.chat_log.event import Event, EventType, Identity, PendingEvent, Pla
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database, to_micros
 from storage.log import ChatLog, Query
+from storage.memory.conversations import Conversations
 from storage.search.models import Order, SearchQuery
 from terrarium.clock import Clock
 
@@ -137,7 +139,12 @@ class TendrilLog:
 
     def tools_within(self, scope: Scope) -> LogTools:
         """Return tools by which a model can search a scope."""
-        return LogTools(log=self.chat_log, scope=scope, retrieval=self.retrieval)
+        return LogTools(
+            log=self.chat_log,
+            scope=scope,
+            retrieval=self.retrieval,
+            answers=partial(whole_answers, Conversations(self.database), room_name),
+        )
 
     async def search(self, words: str, room: str, *more: str, limit: int = 20) -> Sequence[Event]:
         """Return the newest lines of these rooms that match the words, in order of time.
@@ -164,6 +171,22 @@ class TendrilLog:
             nick=nick,
             text=text,
         )
+
+
+async def whole_answers(
+    conversations: Conversations, room: Callable[[Place], str], events: Sequence[Event]
+) -> Mapping[int, str]:
+    """Return the whole answers that lines of ours begin, as far as `conversations` remember them,
+    by the ids of the questions' events; `room` names the room of a place there."""
+    questions: dict[str, set[int]] = {}
+    for event in events:
+        if event.own and event.reply_to:
+            place = Place(event.network, event.channel)
+            questions.setdefault(room(place), set()).add(event.reply_to)
+    found: dict[int, str] = {}
+    for name, ids in questions.items():
+        found |= await conversations.answers(name, ids)
+    return found
 
 
 def is_public(place: Place) -> bool:

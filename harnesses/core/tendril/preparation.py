@@ -135,6 +135,7 @@ async def create_context(
         person=memory.person,
         system=prompt.system,
         question=request.question(),
+        image=request.image,
         log_window=request.log_window,
         found=quoted.events if quoted else (),
     )
@@ -177,20 +178,22 @@ def create_trace(
     The readers of the trace of a private conversation do not see its name. If memory does not keep
     the turn, the name is not stored either; for a person's question, nothing is stored then.
     """
-    log_window = request.log_window
     run = Run(
         request.run or choice.options.id,
         request.conversation if request.keeps else "",
         request.profile,
         choice.options.model or own.configuration.agent.model,
         own.clock.now(),
-        log_window.anchor if log_window else 0,
-        request.private or not request.keeps,
-        request.origin.run if request.origin else "",
-        choice.profile.name,
+        private=request.private or not request.keeps,
+        caller=request.origin.run if request.origin else "",
+        model_profile=choice.profile.name,
     )
     store = None if request.is_unrecorded else own.runs
-    return Trace(run, store, background, log_window.pending_event if log_window else None)
+    log_window, reading = request.log_window, request.known_reading
+    trace = Trace(run, store, background, log_window.question_event_id if log_window else None)
+    if reading.kind:
+        trace.add("reading", reading.kind, verdict=f"{reading.certainty:.2f} {reading.language}")
+    return trace
 
 
 class Pseudonyms:
@@ -216,27 +219,24 @@ class Pseudonyms:
         return blake2b(text.encode(), key=self._key, digest_size=8).hexdigest()
 
     def _key_of(self, day: date) -> bytes:
-        """Return the key of a day, from its file, or else a new one. Never raises OSError."""
+        """Return the key of a day, from its file, which is written now if it has none. Never raises
+        OSError."""
         path = self._folder / f"{self._name}-{day.isoformat()}.key"
         try:
             make_folder(self._folder)
             for old in set(self._folder.glob(f"{self._name}-????-??-??.key")) - {path}:
                 old.unlink(missing_ok=True)
-            return self._shared_key(path)
+            with open(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
+                # Several processes of a tendril, as IRC standbys, share the file: one writes the
+                # key, and the others wait for that moment.
+                fcntl.flock(file, fcntl.LOCK_EX)
+                key = file.read()
+                if len(key) != _KEY_BYTES:  # new, or a crash came before it was written
+                    key = secrets.token_bytes(_KEY_BYTES)
+                    file.seek(0)
+                    file.truncate()
+                    file.write(key)
+            return key
         except OSError as error:  # a full disk: the pseudonyms are stable only in this process
             _log.warning("pseudonyms.not_kept", error=str(error))
             return secrets.token_bytes(_KEY_BYTES)
-
-    def _shared_key(self, path: Path) -> bytes:
-        """Return the key in a file, written now if the file has none. Raises OSError."""
-        with open(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
-            # Several processes of a tendril, as IRC standbys, share the file: one writes the key,
-            # and the others wait for that moment.
-            fcntl.flock(file, fcntl.LOCK_EX)
-            key = file.read()
-            if len(key) != _KEY_BYTES:  # new, or a crash came before it was written
-                key = secrets.token_bytes(_KEY_BYTES)
-                file.seek(0)
-                file.truncate()
-                file.write(key)
-        return key

@@ -55,7 +55,7 @@ class Responder:
         needed for it, else return `NO_REPLY`. Raises ModelError and StorageError."""
         own = self._resources
         choice = await choose_model(own, request, memory, self._pseudonyms)
-        options, profile, reading = choice.options, choice.profile, request.known_reading
+        options, profile = choice.options, choice.profile
         if profile.is_compact and request.is_unasked:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
         if request.image and not options.accepts_images:
@@ -68,25 +68,22 @@ class Responder:
         # above, which do not read it, run.
         if request.log_window:
             request = replace(request, log_window=await request.log_window.settled())
+        if not profile.is_compact:
+            request = await request.with_pasted_lines()
         # A model that has tools searches the log itself.
         quoted = await request.find_quotes() if profile.offers != "all" else None
-        direct = None
-        if not request.image:
-            asked = AskedQuestion(
-                profile=profile,
-                worked_out=prompt.worked_out,
-                quoted=quoted,
-                log_window=request.log_window if request.is_by_person else None,
-                room=request.room_view,
-            )
-            direct = await first_answer(reading, asked)
+        asked = AskedQuestion(
+            profile=profile,
+            worked_out=prompt.worked_out,
+            quoted=quoted,
+            log_window=request.log_window if request.is_by_person else None,
+            room=request.room_view,
+        )
+        direct = None if request.image else await first_answer(request.known_reading, asked)
         if direct is None and queue is None:
             return NO_REPLY
         context = await create_context(own, request, memory, choice, prompt, quoted)
         async with trace:
-            if reading.kind:
-                verdict = f"{reading.certainty:.2f} {reading.language}"
-                trace.add("reading", reading.kind, verdict=verdict)
             if direct is not None:
                 trace.add("answerer", direct.by, verdict=f"{direct.certainty:.2f}")
                 outcome, quoted = Outcome.without_model(direct.text), direct.quoted
@@ -94,19 +91,7 @@ class Responder:
                 assert queue  # or it had returned
                 run = ModelRun(own, request, choice, prompt, context, trace, peer_tools)
                 outcome, quoted = await run.answer(queue, quoted)
-            # Stored in the answer, so that it is erased with whom it quotes.
-            shown = [*context.shown(), *outcome.shown]
-            lines = quoted_lines(outcome.text, request.text, shown)
-            beside = quoted_lines(outcome.text_beside(), request.text, shown)
-            lines |= quoted.ids_in(outcome.text) if quoted else frozenset()
-            if lines | beside:
-                resolve = self._log.quoted_lines
-                quotes = {
-                    "quotes": sorted(await resolve(lines)),
-                    "quotes_beside": sorted(await resolve(beside)),
-                }
-                outcome = outcome.with_last(**quotes)
-            trace.outcome = outcome
+            trace.outcome = outcome = await self._with_quotes(request, outcome, context, quoted)
         _log.info(
             "turn.done",
             conversation=request.label,
@@ -136,6 +121,22 @@ class Responder:
         if request.origin is None or request.is_unrecorded:
             return None
         return PeerTools(self._peers, replace(request.origin, words=request.asker_words))
+
+    async def _with_quotes(
+        self, request: TurnRequest, outcome: Outcome, context: Context, quoted: QuotedAnswer | None
+    ) -> Outcome:
+        """Return the outcome with the ids of the log lines that its text and its thoughts and calls
+        repeat: so it is erased with whom it quotes."""
+        shown = [*context.shown(), *outcome.shown]
+        lines = quoted_lines(outcome.text, request.text, shown)
+        beside = quoted_lines(outcome.text_beside(), request.text, shown)
+        lines |= quoted.ids_in(outcome.text) if quoted else frozenset()
+        if not lines | beside:
+            return outcome
+        resolve = self._log.quoted_lines
+        return outcome.with_last(
+            quotes=sorted(await resolve(lines)), quotes_beside=sorted(await resolve(beside))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class ModelRun:
         review its answer if the request asks for that. Raises ModelError."""
         if self.context.is_lost:
             return Outcome.without_model(LOST)
-        own, request, image = self.resources, self.request, self.request.image
+        own, request = self.resources, self.request
         limits = RunLimits.from_settings(own.configuration.agent, request.profile)
         if request.origin and request.origin.budget:
             limits = limits.within(request.origin.budget)
@@ -196,26 +197,18 @@ class ModelRun:
             self.choice.options,
             limits,
             # No escalation for an image: the other model may not accept images.
-            smart="" if image else await own.catalog.smart(),
+            smart="" if request.image else await own.catalog.smart(),
             trace=self.trace,
         )
         if self.peer_tools:
             self.peer_tools.begin(loop, self.trace.run)
-        # `loop.options` is read anew in each round, because an escalation changes the model.
-        counter, reserve = own.token_counter, image.tokens if image else 0
+        counter = own.token_counter
 
         async def fit(steps: Sequence[Message]) -> list[Message]:
-            prompt = await self.context.fit(
-                steps,
-                lambda messages: counter.count(loop.options, messages, loop.schemas, reserve),
-                reserve,
+            # `loop.options` is read anew in each round, because an escalation changes the model.
+            return await self.context.fit(
+                steps, lambda messages: counter.count(loop.options, messages, loop.schemas)
             )
-            # Attached after counting, because `reserve` is the image's tokens. The question is the
-            # last message before the steps.
-            if image:
-                question = len(prompt) - len(steps) - 1
-                prompt[question] = prompt[question] | {"image": image}
-            return prompt
 
         outcome = await loop.run(
             fit,

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
@@ -26,6 +26,7 @@ from llm.messages.message import Image, Message, Question, quotes_of
 from llm.prompt.log_window import LogWindow, quoted_answer
 from llm.reading.reading import Reading
 from llm.tools.consent import Asker, Rights
+from storage.chat_log.event import Event
 from storage.db.errors import StorageError
 from storage.memory.conversations import Conversations
 from storage.usage.usage import TokenUsage
@@ -88,6 +89,7 @@ class TurnRequest:
     - `command` returns what runs the command that a reading asks for, None if it asks for none.
     - `room_view`: who and what is in the room now, if the medium knows. `reading` is what was read
       from the question, by the turn itself.
+    - `pasted`: further lines of the question, which its turn finds in the log.
     - `joins`: the question may join the one being answered, if it is a follow-up.
     - `keeps`: memory keeps the turn. Otherwise nothing of it is stored and, for a person's
       question, no trace either.
@@ -127,6 +129,7 @@ class TurnRequest:
     command: Callable[[Reading], Awaitable[Action | None]] | None = None
     reading: Reading | None = None
     room_view: RoomView | None = None
+    pasted: tuple[Event, ...] = ()
 
     def __repr__(self) -> str:
         """Show the label of the conversation, but never the text, as it may appear in logs."""
@@ -198,9 +201,17 @@ class TurnRequest:
         """Return the question for the model; with its pending event only if it may join."""
         return Question(
             self.who,
-            self.text,
+            "\n".join([self.text, *(line.text for line in self.pasted)]),
             self.log_window.pending_event if self.log_window and self.joins else None,
+            tuple(line.id for line in self.pasted),
         )
+
+    async def with_pasted_lines(self) -> TurnRequest:
+        """Return the request with the further lines of a text that the asker has pasted: clients
+        send each as a message of its own. Raises StorageError."""
+        if self.log_window is None or not self.is_by_person:
+            return self
+        return replace(self, pasted=tuple(await self.log_window.pasted()))
 
 
 @dataclass(slots=True, eq=False)

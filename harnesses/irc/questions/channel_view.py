@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harnesses.core.permalinks import short_link
-from harnesses.irc.policy.requests import CommandRequest, scope_of, without_highlight
+from harnesses.core.services.shared_log import whole_answers
+from harnesses.irc.policy.requests import (
+    CommandRequest,
+    room_key,
+    scope_of,
+    without_highlight,
+)
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.answerers.answerers import RoomView
@@ -93,7 +99,17 @@ class LogViews:
             before=before,
             line_filter=self._quotable_lines(place),
             present=present,
+            answers=self._whole_answers,
         )
+
+    async def _whole_answers(self, events: Sequence[Event]) -> Mapping[int, str]:
+        networks = self._services.networks
+
+        def room(place: Place) -> str:
+            return room_key(place, networks[place.network].fold)
+
+        known = [event for event in events if event.network in networks]
+        return await whole_answers(self._services.resources.conversations, room, known)
 
     def _quotable_lines(self, place: Place) -> LineFilter:
         """Return a filter for quotable lines: neither commands nor addressed to the bot."""

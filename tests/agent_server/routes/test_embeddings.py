@@ -18,9 +18,8 @@ import psutil
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
-from agent_server.engine_protocol import Engine
 from agent_server.engines.embeddings import BATCH_TEXTS, EmbeddingEngine
-from agent_server.errors import EngineUnavailable, Unsupported
+from agent_server.errors import EngineUnavailable
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -217,7 +216,7 @@ async def test_a_process_that_dies_in_the_middle_of_its_answer_is_unavailable(
         asked = asyncio.ensure_future(
             engine.embeddings({"input": ["bread"] * 16, "encoding_format": "base64"})
         )
-        while not engine.is_busy:  # noqa: ASYNC110
+        while not engine._waiting:  # noqa: ASYNC110
             await asyncio.sleep(0)
         # In this thread, so that nothing is read: the pipe has only a part of the line when the
         # process dies.
@@ -234,20 +233,12 @@ async def test_a_client_that_leaves_does_not_give_its_vectors_to_the_next(embedd
         leaving = asyncio.ensure_future(
             engine.embeddings({"input": ["other words"] * 64, "encoding_format": "base64"})
         )
-        while not engine.is_busy:  # noqa: ASYNC110
+        while not engine._waiting:  # noqa: ASYNC110
             await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.wait({leaving})
         again = await engine.embeddings({"input": "bread", "encoding_format": "base64"})
         assert again["data"] == wanted["data"]
-
-
-async def test_the_model_makes_no_words(embedder: Path) -> None:
-    engine: Engine = EmbeddingEngine(embedder)
-    with pytest.raises(Unsupported):
-        await anext(engine.chat({"messages": []}, None))
-    with pytest.raises(Unsupported):
-        await engine.count({"prompt": "x"})
 
 
 def output_pipe(child: psutil.Process) -> int:

@@ -76,7 +76,7 @@ def test_a_run_that_repeats_itself_or_goes_too_far_is_told_so(
 ) -> None:
     guard = guarded(limit)
     assert judged(guard, *calls) == acts.split()
-    assert guard.exhausted is exhausted
+    assert guard.is_exhausted is exhausted
 
 
 def test_calls_of_one_reply_are_counted_before_any_of_them_runs() -> None:
@@ -105,9 +105,9 @@ def test_five_replies_that_only_keep_notes_exhaust_a_run() -> None:
     guard.judge([call("[7]", "note"), call("[7]")])  # a real tool between them
     for number in range(10, 14):
         guard.judge([call(f"[{number}]", "note")])
-    assert not guard.exhausted
+    assert not guard.is_exhausted
     guard.judge([call("[9]", "note")])
-    assert guard.exhausted
+    assert guard.is_exhausted
 
 
 @pytest.mark.parametrize(

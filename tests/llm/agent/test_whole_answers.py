@@ -184,11 +184,3 @@ async def test_a_model_is_shown_the_arguments_that_it_broke(arguments: str, reas
     assert "you wrote: " + arguments[:500] in broken
     assert len(broken) < 1_200
     assert (whole, world.looked) == ("seen frogs", ["frogs"])
-
-
-async def test_the_filters_that_acted_are_named() -> None:
-    async with ScriptedOpenAI() as script:
-        script.say("<notes>It is so.</notes>")
-        assert (await run(script, World())).filters == ("prompt echo: 15 characters",)
-        script.say("<notes>It is so.</notes>")
-        assert (await run(script, World(), options=NATIVE)).filters == ()

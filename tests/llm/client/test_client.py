@@ -406,3 +406,11 @@ async def test_a_server_too_busy_to_count_is_asked_again() -> None:
         assert await client.count(ASKED, []) == CountAnswer(count=7, max_model_len=8)
         with pytest.raises(RequestRejected):  # that makes no sense
             await client.count(ASKED, [])
+
+
+async def test_the_filters_that_acted_are_named() -> None:
+    async with ScriptedOpenAI() as script, AgentClient.open(settings(script.url)) as client:
+        for filters in (("prompt echo: 15 characters",), ()):
+            script.say("<notes>It is so.</notes>")
+            options = replace(CALL, filters_output=bool(filters))
+            assert (await client.chat(ASKED, options)).filters == filters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -174,6 +174,8 @@ async def test_times_are_given_and_shown_in_one_zone(log: ChatLog) -> None:
     assert ada not in await call(tools, "search_log", query="pump", after="2026-03-01 13:00:30")
     span: dict[str, Any] = {"from": "2026-03-01 13:00", "to": "2026-03-01 13:01"}
     assert await call(tools, "read_log", **span) == [ada]
+    far = replace(tools, zone=ZoneInfo("Pacific/Kiritimati"))  # 14 hours ahead
+    assert "1 line since 2026-02-28: #pond 1" in await call(far, "people", nick="zoe")
 
 
 async def test_a_channel_that_may_not_be_read_is_refused_with_those_that_may(log: ChatLog) -> None:
@@ -238,6 +240,34 @@ async def test_a_span_is_read_whole_part_by_part_from_either_end(log: ChatLog) -
     assert day == [ZOE]
     none = await call(everything, "read_log", 500, **{"from": "2026-02-01", "to": "2026-02-02"})
     assert none == ["nothing was said then"]
+
+
+async def test_our_long_answers_are_read_in_full(log: ChatLog) -> None:
+    await log.add([said(30, "ada", "Terra: explain the valve")])
+    question = await number_of(log, "valve")
+    own: dict[str, Any] = {"own": True, "reply_to": question}
+    shown = ("ada: It opens.", "(2 more lines: .more)")
+    await log.add([said(30.5 + n / 10, "Terra", text, **own) for n, text in enumerate(shown)])
+    await log.add([said(31, "ada", "thanks")])
+
+    async def answers(events: Sequence[Event]) -> dict[int, str]:
+        return {event.reply_to: whole for event in events if event.reply_to}
+
+    tools = LogTools(log=log, scope=HERE, answers=answers)
+    whole = "ada: It opens.\n<b>Then</b> it closes.\n[2026-03-01 12:00:01] <bob> no"
+    spans: list[dict[str, Any]] = [{"from": str(question)}, {"to": "2026-03-01"}]
+    for span in spans:
+        assert (await call(tools, "read_log", **span))[-5:] == [
+            "[2026-03-01 12:30:00] <ada> Terra: explain the valve",
+            "[2026-03-01 12:30:30] <Terra> ada: It opens.",
+            "  <b>Then</b> it closes.",
+            "  [2026-03-01 12:00:01] <bob> no",
+            "[2026-03-01 12:31:00] <ada> thanks",
+        ]
+    whole = "ada: " + "It opens. " * 1_000
+    *_, cut, thanks = await call(tools, "read_log", 1_000, **spans[0])
+    assert re.fullmatch(r"  \[9,\d\d\d more characters\]", cut)
+    assert thanks.endswith("thanks")
 
 
 async def test_nothing_after_the_question_is_found(log: ChatLog) -> None:

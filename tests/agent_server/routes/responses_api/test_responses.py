@@ -245,6 +245,7 @@ async def test_the_form_of_the_text_reaches_the_engine(
     [
         ({"input": []}, "input"),
         ({"input": None}, "input"),
+        ({"input": [[]]}, "input[0]"),
         ({"input": [{"role": "wizard", "content": "x"}]}, "input[0].role"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
         ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]},

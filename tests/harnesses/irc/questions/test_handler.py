@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
@@ -53,6 +54,30 @@ async def until(client: IrcClient, tendril: IrcTendril, questions: int) -> None:
         await client.settle()
         while tendril.turns.pending != questions:  # noqa: ASYNC110 - the tendril tells nobody
             await asyncio.sleep(0.01)
+
+
+async def test_lines_that_are_pasted_after_a_question_belong_to_it(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+        script.hang("Hello.")
+        await alice.say(ROOM, ".terrarium hello")
+        await script.arrived(1)
+        pasted = (".terrarium what is wrong here:", "def f(x):", "    return y", ".ping", "brb")
+        await alice.send_raw("".join(f"PRIVMSG {ROOM} :{line}\r\n" for line in pasted).encode())
+        await until(alice, tendril, 2)
+        await alice.expect("pong")
+        script.say("y is not known.")
+        script.release()
+        await alice.expect("y is not known")
+        asked = "alice asks: what is wrong here:\ndef f(x):\n    return y"
+        assert words(script.requests[-1])[-1] == asked
+        script.say("So it is.")
+        await alice.say(ROOM, ".terrarium and now?")
+        await alice.expect("So it is")
+        with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
+            rows = file.execute("SELECT id FROM events WHERE text IN (?, ?)", pasted[1:3])
+            lines = [row[0] for row in rows]
+            turns = [json.loads(row[0]) for row in file.execute("SELECT messages FROM turns")]
+    assert sorted(turns[1][0]["quotes"]) == sorted(lines)
 
 
 async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_path: Path) -> None:

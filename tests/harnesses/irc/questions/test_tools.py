@@ -116,6 +116,17 @@ async def test_in_private_the_log_of_the_channels_that_one_is_on_can_be_read(
         assert "plums" not in found
 
 
+async def test_a_long_answer_is_read_whole_from_elsewhere(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.script.say("\n".join(f"step {number}" for number in range(20)))
+        await it.alice.say(ROOM, ".terrarium explain")
+        await it.alice.expect(r"\(17 more lines: \.more\)$")
+        call = ("read_log", {"channel": ROOM})
+        [read] = await it.ask(it.alice, "what was step 17?", call, room="Terra")
+    assert read.endswith("\n".join(f"  step {number}" for number in range(1, 20)))
+    assert "more lines" not in read
+
+
 async def test_the_prompt_says_how_answers_are_shown(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         await it.ask(it.alice, "how?")

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 
 from harnesses.core.tendril.status import ProcessState, StatusFile
+from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.pastes import Pastes
 from storage.settings import log_path
@@ -295,6 +296,22 @@ async def test_a_line_that_went_out_early_counts_for_the_line_budget(tmp_path: P
         await alice.say(ROOM, ".terrarium count")
         await alice.expect(r"\(2 more lines: \.more\)$")
         assert said(alice) == ["alice: one", "(2 more lines: .more)"]
+
+
+async def test_what_a_job_delivers_may_have_more_lines_than_a_reply(tmp_path: Path) -> None:
+    async with (
+        ngircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_client(ircd.port, "alice") as alice,
+        irc_tendril(irc_config(tmp_path, ircd.port, script.url)) as tendril,
+    ):
+        await alice.join(ROOM)
+        for count, last in ((8, r"line 7$"), (13, r"\(2 more lines: \.more\)$")):
+            text = "\n".join(f"line {number}" for number in range(count))
+            assert await tendril.say(Place("irc", ROOM), text)
+            await alice.expect(rf"PRIVMSG {ROOM} :{last}")
+    assert said(alice)[:8] == [f"line {number}" for number in range(8)]
+    assert len(said(alice)) == 8 + 12
 
 
 UNIT = "\n".join(["```ini", "[Unit]", *(f"# {number}" for number in range(9)), "```"])
