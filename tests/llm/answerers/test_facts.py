@@ -92,7 +92,7 @@ async def fact(window: LogWindow | None, kind: str, text: str, certainty: float 
         ("counts", "how often was sauerkraut mentioned?", "0 lines here with: sauerkraut. In all"),
         ("counts", "how many lines so far, roughly?", "In all 7 lines by 4 people, most by ada 3"),
         ("counts", "who beats whom, most lines?", "most by ada 3, bob 2, carol 1."),
-        ("counts", "how many ppl have talked here today?", "In all 6 lines today by 3 people, most"),
+        ("counts", "how many ppl have talked here today?", "In all 6 lines today by 3 people"),
         ("counts", "how many lines were said yesterday", "Nobody said anything here yesterday."),
         ("seen", "when did you last see carol?", "carol was last here on 2026-11-20 at 10:10"),
         ("seen", "when did you last see zoe?", "I have not seen zoe here."),
