@@ -9,12 +9,12 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
-from agent_server.admission.admission import Admission, AdmissionPolicy, ReplicatedEngine
+from agent_server.admission.admission import Admission, AdmissionPolicy, ReplicaFactory
 from agent_server.auth.key_cache import ApiKeyCache
 from agent_server.database import held_address
 from agent_server.http.middleware import AccessLogMiddleware, AuthMiddleware
 from agent_server.metering.accounts import Metering
-from agent_server.models.pool import ModelPool, ModelTable
+from agent_server.models.pool import ModelPool
 from agent_server.response_store import ResponseStore
 from agent_server.routes import api
 from agent_server.routes.dependencies import ServerState
@@ -31,7 +31,7 @@ DATABASE_PATIENCE = 1.0
 def create_app(
     config: Config,
     policy: AdmissionPolicy | None = None,
-    replicated: Mapping[str, ReplicatedEngine] | None = None,
+    replicated: Mapping[str, ReplicaFactory] | None = None,
 ) -> FastAPI:
     """Build the agent server from `[server]`, `[model]` and `[usage]`. Raises ConfigError.
 
@@ -41,9 +41,9 @@ def create_app(
     server = config.section(ServerSettings)
     server.require_key()
     usage = config.section(UsageSettings)
-    metering = Metering.from_settings(usage, log_prompts=server.log_prompts)
+    metering = Metering(usage, log_prompts=server.log_prompts)
     admission = Admission(config, metering, policy, replicated)
-    pool = ModelPool(ModelTable.from_config(config, admission.admitted_engine))
+    pool = ModelPool(config, admission.admitted_engine)
     embedder = admission.embedding_engine()
     api_keys = ApiKeyCache(server)
 
@@ -58,7 +58,6 @@ def create_app(
                 metering.recorder.writing_to(database),
                 pool.lifespan(),
                 embedder.lifespan(),
-                pool.following(config, admission.admitted_engine),
             ):
                 await metering.accounts.restore(database)
                 yield

@@ -16,6 +16,11 @@ Chunk = dict[str, Any]
 Chunks = AsyncGenerator[Chunk, None]
 
 
+def chunk_of(delta: Mapping[str, Any], finish_reason: str | None = None) -> Chunk:
+    """Return a chunk of an answer with one choice."""
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+
 @dataclass(frozen=True, slots=True)
 class TokenCount:
     """The token ids of a prompt, their number, and the engine's limit per request.
@@ -55,10 +60,6 @@ class Engine(Protocol):
     """One model, wherever it runs."""
 
     @property
-    def is_busy(self) -> bool:
-        """True while a request is in flight."""
-
-    @property
     def isolates_keys(self) -> bool:
         """True if prompts with different `cache_salt` never share entries of the prefix cache."""
         return False
@@ -81,9 +82,11 @@ class Engine(Protocol):
         - `"stream": false` says that nobody waits for the first words: the answer may be one chunk.
         - `session` keeps a conversation on one instance of the engine.
         """
+        raise Unsupported("this model makes embeddings only; ask another model for words")
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count the tokens of `{"prompt"}` or `{"messages", "tools"?}`. Raises ApiError."""
+        raise Unsupported("this model counts no tokens")
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer an embeddings request of the API. Raises ApiError; Unsupported without them."""
@@ -97,3 +100,4 @@ class Engine(Protocol):
 
         Raises ApiError.
         """
+        return ModelInfo()

@@ -22,12 +22,16 @@ Shape of the object: https://platform.openai.com/docs/guides/error-codes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
 class ApiError(Exception):
-    """An error response of the API; `message` is sent to the client verbatim."""
+    """An error response of the API; `message` is sent to the client verbatim.
+
+    With `retry_after` it also says after how many seconds another attempt is worthwhile.
+    """
 
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "server_error"
@@ -40,12 +44,17 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
+        retry_after: float | None = None,
     ) -> None:
+        self.headers = dict(headers or {})
+        if retry_after is not None:
+            wait = str(max(1, math.ceil(retry_after)))
+            self.headers["retry-after"] = wait
+            message = f"{message}; try again in {wait} s"
         super().__init__(message)
         self.message = message
         self.param = param
         self.code = code or self.default_code
-        self.headers = dict(headers or {})
 
     def as_wire(self) -> dict[str, Any]:
         """Return the error object, ready for JSON."""

@@ -35,6 +35,7 @@ from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scop
 from storage.chat_log.event_table import Query
 from storage.db.database import Database
 from storage.log import ChatLog
+from storage.passages.passages import find_mentions
 from storage.search.vectors import MEAN, MIN_TEXT_LENGTH, RECENT_LINES, VectorIndex
 
 QUESTIONS = Path(__file__).parent / "questions"
@@ -322,7 +323,7 @@ async def _knows_who(log: ChatLog, fact: Fact, size: int) -> bool:
     topic = " ".join(fact.text.split()[-4:])
     scope = Scope.from_places(place_of(fact, size))
     for nick in (None, fact.nick):
-        answer = await log.mentions_for_model(topic, Query(scope=scope, nick=nick, limit=3))
+        answer = await log.read(find_mentions, topic, Query(scope=scope, nick=nick, limit=3))
         if fact.text not in [each.event.text for each in answer.found.items]:
             return False
     return True

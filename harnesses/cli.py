@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import entry_points, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +24,7 @@ from storage.db.private_files import keep_private, tighten_data
 from storage.db.process_lock import AlreadyRunning, hold_lock
 from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import ConfigError, load
+from terrarium.entry_points import entry_points
 from terrarium.logging import Format, Level, configure, configure_child
 
 # Each command imports its dependencies when it runs: the others start quickly, and a broken package
@@ -115,9 +116,9 @@ def run(
 ) -> None:
     """Run one tendril."""
     from harnesses.core.addresses import with_agent_address
-    from harnesses.core.launcher.tendrils import run_until_stopped, tendril
+    from harnesses.core.launcher.tendrils import run_until_stopped, tendril_class
 
-    kind = tendril(name)
+    kind = tendril_class(name)
     configure_child(name)  # with the log options that were given before the command
     loaded = with_agent_address(load(config, data), tendril=name)
     process = kind(loaded)
@@ -177,7 +178,7 @@ def _add_commands(arguments: Sequence[str]) -> None:
 
     Loading a command imports its package, so none is loaded for a built-in command.
     """
-    others = entry_points(group=GROUP)
+    others = entry_points(GROUP)
     own = {"--version", *(str(group.name) for group in app.registered_groups)}
     for registered in app.registered_commands:
         if registered.callback:

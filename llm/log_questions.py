@@ -13,7 +13,7 @@ from llm.reading.spans import ALL_TIME, TimeSpan
 from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.event_table import Query
-from storage.passages.passages import PEOPLE, LineFilter
+from storage.passages.passages import PEOPLE, LineFilter, find_passages
 from storage.passages.words import content_stems, rarity
 
 MAX_QUOTED_LINES = 3
@@ -280,7 +280,8 @@ async def _about(
 ) -> QuotedAnswer:
     """Return the lines about a topic, or a sentence that there are none."""
     best = question.wish is Wish.BEST
-    passages = await retrieval.log.passages_for_model(
+    passages = await retrieval.log.read(
+        find_passages,
         question.topic,
         replace(query, limit=_MAX_CANDIDATES),
         replace(line_filter, oldest=question.wish is Wish.OLDEST, mentions=True),

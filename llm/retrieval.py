@@ -22,11 +22,19 @@ from storage.chat_log.event_table import Query
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.log import ChatLog
-from storage.passages.passages import PEOPLE, LineFilter, Passage
+from storage.passages.passages import PEOPLE, LineFilter, Passage, find_passages
 from storage.passages.words import asks
 from storage.search.models import SearchPage
 from storage.search.query_parser import ParsedQuery, parse
-from storage.search.vectors import DIMENSIONS, MIN_TEXT_LENGTH, MODEL, VectorIndex, encode, likeness
+from storage.search.vectors import (
+    DIMENSIONS,
+    MIN_TEXT_LENGTH,
+    MODEL,
+    VectorIndex,
+    encode,
+    find_near,
+    likeness,
+)
 
 SURE = 0.65
 """The score from which on a line is given as the answer."""
@@ -118,9 +126,8 @@ class Retrieval:
         out is found. Raises Unavailable.
         """
         vector = vector or await self._embed_question(question)
-        found = await self.log.passages_for_model(
-            question, replace(within, limit=max(within.limit, _CANDIDATES)), line_filter, vector
-        )
+        wanted = replace(within, limit=max(within.limit, _CANDIDATES))
+        found = await self.log.read(find_passages, question, wanted, line_filter, vector)
         best = [
             each.event
             for each in found.items[:_MAX_EMBEDDED]
@@ -150,7 +157,7 @@ class Retrieval:
         """Return the newer lines of people that are nearest in meaning to a text, best first; None
         if the text cannot be embedded. Raises Unavailable."""
         vector = await self._embed_question(text)
-        return None if vector is None else await self.log.near_for_model(vector, within)
+        return None if vector is None else await self.log.read(find_near, vector, within)
 
     async def _embed_question(self, question: str) -> Sequence[float] | None:
         made = await self._embed([question[:_MAX_TEXT_LENGTH]], query=True)

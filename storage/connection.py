@@ -22,6 +22,17 @@ class Dialect(StrEnum):
     POSTGRES = "postgres"
 
 
+GIVEN = "(SELECT CAST(value AS BIGINT) FROM json_each(?))"
+"""List of ids for the operator IN, bound as one value: a JSON list."""
+
+
+def adding(table: str, key: Sequence[str], amounts: Sequence[str]) -> str:
+    """Return the end of an INSERT that adds its `amounts` to those of the row with the same `key`,
+    if there is one."""
+    sums = ", ".join(f"{each} = {table}.{each} + excluded.{each}" for each in amounts)
+    return f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {sums}"
+
+
 class Row(Protocol):
     """A row: values by position or column name; iteration yields them in column order."""
 

@@ -20,17 +20,8 @@ from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import rules
 from storage.db.database import Connection, Database
 from storage.db.errors import Rejected, Unavailable
-from storage.passages.passages import (
-    PEOPLE,
-    LineFilter,
-    Mentions,
-    Passages,
-    find_mentions,
-    find_passages,
-)
 from storage.search.models import SearchPage, SearchQuery
 from storage.search.search import search
-from storage.search.vectors import find_near
 
 __all__ = ["ChatLog", "EventContext", "Query"]
 
@@ -63,8 +54,8 @@ class ChatLog:
 
     Only a log from `open` stores what `append` and `write` queue; a plain `ChatLog(database)` does
     everything else. Reads are functions of a connection, such as those of
-    `storage.chat_log.statistics`, given to `read`; the methods for models leave out people who have
-    opted out.
+    `storage.chat_log.statistics` and `storage.passages.passages`, given to `read`. The methods for
+    models leave out people who have opted out.
 
     One task commits queued events, another fsyncs the commits. Events are stored in the order of
     the queue. Each becomes visible to readers at its commit and durable at the next fsync, so that
@@ -79,9 +70,9 @@ class ChatLog:
         the writer."""
         self._queue: asyncio.Queue[PendingEvent] = asyncio.Queue()
         self._written: asyncio.Queue[list[PendingEvent]] = asyncio.Queue()
-        self._ahead: PendingEvent | None = None
-        self._last: PendingEvent | None = None
-        self._newest = 0
+        self._ahead: PendingEvent | None = None  # out of the queue, and first in the next batch
+        self._last: PendingEvent | None = None  # that was queued
+        self._newest = 0  # id that was written
         self._waiting = 0  # events that are not durable yet, those being written included
         # By step: commits may succeed while every fsync fails, and must not clear its error.
         self._errors: dict[str, str] = {}
@@ -198,7 +189,7 @@ class ChatLog:
 
         def select(db: Connection) -> list[list[Event]]:
             hides = rules(db).hides
-            found = event_table.newest(db, queries)
+            found = [event_table.find(db, query, newest=True) for query in queries]
             return [[event for event in events if not hides(event)] for events in found]
 
         return await self.read(select)
@@ -237,40 +228,6 @@ class ChatLog:
         hides = (await self.read(rules)).hides
         page = await self.search(search_query)
         return replace(page, hits=tuple(hit for hit in page.hits if not hides(hit.event)))
-
-    async def passages_for_model(
-        self,
-        question: str,
-        within: Query,
-        line_filter: LineFilter = PEOPLE,
-        vector: Sequence[float] | None = None,
-    ) -> Passages:
-        """Return the lines most likely to answer a question in plain words, best first,
-        `within.limit` at most, without lines of people who have opted out. `vector` is the
-        question's embedding."""
-
-        def select(db: Connection) -> Passages:
-            hidden = line_filter.hiding(rules(db).hides)
-            return find_passages(db, question, within, hidden, vector)
-
-        return await self.read(select)
-
-    async def mentions_for_model(
-        self, text: str, within: Query, line_filter: LineFilter = PEOPLE
-    ) -> Mentions:
-        """Return and count the lines with any word of a text, without those of people who have
-        opted out."""
-
-        def select(db: Connection) -> Mentions:
-            hidden = line_filter.hiding(rules(db).hides)
-            return find_mentions(db, text, within, hidden)
-
-        return await self.read(select)
-
-    async def near_for_model(self, vector: Sequence[float], within: Query) -> SearchPage:
-        """Return the newer lines of people that are nearest in meaning to a text with this
-        embedding, best first, without those of people who have opted out."""
-        return await self.read(find_near, vector, within)
 
     async def _write_all(self) -> None:
         while True:

@@ -25,7 +25,7 @@ from itertools import groupby
 from operator import add
 from typing import Any
 
-from storage.connection import Connection, Dialect
+from storage.connection import Connection, Dialect, adding
 from storage.text_index.fts5 import Fts5Index
 from storage.text_index.model import IndexedLine
 from storage.text_index.tsvector import TsvectorIndex
@@ -54,33 +54,16 @@ _SUBTRACT_LINES = (
 
 _HOUR = 3_600_000_000  # microseconds
 _MONDAY = 72  # hours from Monday 0:00 to the Unix epoch, which began on a Thursday
-_COUNT = {
-    "totals": """
-INSERT INTO totals VALUES (?, ?, ?, ?, ?) ON CONFLICT (channel_id) DO UPDATE SET
-events = totals.events + excluded.events, lines = totals.lines + excluded.lines,
-own = totals.own + excluded.own, replies = totals.replies + excluded.replies""",
-    "hours": """
-INSERT INTO hours VALUES (?, ?, ?, ?, ?) ON CONFLICT (channel_id, hour) DO UPDATE SET
-lines = hours.lines + excluded.lines, own = hours.own + excluded.own,
-replies = hours.replies + excluded.replies""",
-    "week": """
-INSERT INTO week VALUES (?, ?, ?) ON CONFLICT (channel_id, slot) DO UPDATE SET
-lines = week.lines + excluded.lines""",
-    "people": """
-INSERT INTO people VALUES (?, ?, ?, ?) ON CONFLICT (channel_id, nick, own) DO UPDATE SET
-lines = people.lines + excluded.lines""",
-    "people_days": """
-INSERT INTO people_days VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (nick, channel_id, day, own)
-DO UPDATE SET lines = people_days.lines + excluded.lines,
-replies = people_days.replies + excluded.replies""",
+# The primary key and the counts of each table, in the order of its columns.
+_COUNTERS = {
+    "totals": (("channel_id",), ("events", "lines", "own", "replies")),
+    "hours": (("channel_id", "hour"), ("lines", "own", "replies")),
+    "week": (("channel_id", "slot"), ("lines",)),
+    "people": (("channel_id", "nick", "own"), ("lines",)),
+    "people_days": (("nick", "channel_id", "day", "own"), ("lines", "replies")),
 }
-DERIVED_TABLES = frozenset({"partitions", *_COUNT})
+DERIVED_TABLES = frozenset({"partitions", *_COUNTERS})
 """The tables that `add_events` fills, besides the index itself."""
-_DELETE_EMPTY = (
-    "DELETE FROM hours WHERE channel_id = ? AND hour = ? AND lines <= 0",
-    "DELETE FROM people WHERE channel_id = ? AND nick = ? AND lines <= 0",
-    "DELETE FROM people_days WHERE nick = ? AND channel_id = ? AND day = ? AND lines <= 0",
-)
 
 _Counts = dict[str, dict[tuple[Any, ...], Sequence[int]]]
 """Increments of the counters: by table and primary key, what to add to the other columns."""
@@ -147,13 +130,9 @@ def remove_events(
             connection.execute(_SUBTRACT_LINES, [len(lines), number])
     counts = _count_rows(rows, private)
     _add_counts(connection, counts, -1)
-    keys: Sequence[set[tuple[Any, ...]]] = (
-        set(counts["hours"]),
-        {key[:2] for key in counts["people"]},
-        {key[:3] for key in counts["people_days"]},
-    )
-    for sql, emptied in zip(_DELETE_EMPTY, keys, strict=True):
-        connection.executemany(sql, emptied)  # a row without lines would still name a person
+    for table in ("hours", "people", "people_days"):  # a row without lines would name a person
+        where = " AND ".join(f"{column} = ?" for column in _COUNTERS[table][0])
+        connection.executemany(f"DELETE FROM {table} WHERE {where} AND lines <= 0", counts[table])
 
 
 def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[IndexedLine]]]:
@@ -162,9 +141,8 @@ def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[Inde
     ordered = sorted(rows, key=lambda row: int(row[0]))
     for number, group in groupby(ordered, key=lambda row: row[0] >> PARTITION_BITS):
         lines: list[IndexedLine] = []
-        for event_id, channel_id, kind, _, nick, *rest in group:
+        for event_id, channel_id, kind, _, nick, *_, text, _, own, _ in group:
             if kind in SPOKEN_TYPES:
-                text, own = rest[4], rest[6]
                 tags = [channel_tag(channel_id), nick_tag(nick)]
                 tags += [type_tag(kind)] * (kind != "PRIVMSG") + [OWN_TAG] * bool(own)
                 lines.append((event_id, text, " ".join(tags)))
@@ -174,18 +152,20 @@ def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[Inde
 def _add_counts(connection: Connection, counts: _Counts, sign: int) -> None:
     for table, counted in counts.items():
         rows = [(*key, *(sign * count for count in found)) for key, found in counted.items()]
-        connection.executemany(_COUNT[table], sorted(rows))  # adjacent keys share a page
+        marks = ", ".join("?" * sum(map(len, _COUNTERS[table])))
+        sql = f"INSERT INTO {table} VALUES ({marks}) {adding(table, *_COUNTERS[table])}"
+        connection.executemany(sql, sorted(rows))  # adjacent keys share a page
 
 
 def _count_rows(rows: Sequence[Sequence[Any]], private: Collection[int]) -> _Counts:
     """Return the increments of the counters for rows of `events`."""
-    events = Counter(row[1] for row in rows)
+    events = Counter(channel_id for _, channel_id, *_ in rows)
     spoken = Counter(
-        (row[1], row[4], row[3] // _HOUR, row[11], row[12] is not None)
-        for row in rows
-        if row[2] in SPOKEN_TYPES
+        (channel_id, nick, time // _HOUR, own, reply_to is not None)
+        for _, channel_id, kind, time, nick, *_, own, reply_to in rows
+        if kind in SPOKEN_TYPES
     )
-    counts: _Counts = {table: {} for table in _COUNT}
+    counts: _Counts = {table: {} for table in _COUNTERS}
     for channel_id, count in events.items():
         for place in _places(channel_id, private):
             _count(counts["totals"], (place,), (count, 0, 0, 0))

@@ -13,7 +13,6 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -31,6 +30,8 @@ from pydantic_settings import (
     SettingsConfigDict,
     SettingsError,
 )
+
+from terrarium.entry_points import entry_points
 
 GROUP = "terrarium.settings"
 
@@ -162,7 +163,7 @@ class Config:
 
     def check(self) -> dict[str, Settings]:
         """Validate every table with the `Settings` that own it. Raises ConfigError."""
-        owners = entry_points(group=GROUP)
+        owners = entry_points(GROUP)
         self._require_known("the top level", self.tables, owners.names)
         kinds = sections()
         for name in self.tables:
@@ -213,7 +214,7 @@ def sections() -> dict[str, type[Settings]]:
     A package that cannot be imported is left out, so that it breaks only files with its table.
     """
     found: dict[str, type[Settings]] = {}
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points(GROUP):
         with suppress(ImportError, AttributeError):
             found[entry.name] = entry.load()
     return found

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.admission.queue import AdmissionQueue
@@ -59,11 +58,9 @@ class AdmissionPolicy:
         )
 
 
-class ReplicatedEngine(Engine, Protocol):
-    """An engine of which there are several, each with slots of its own."""
-
-    def attach(self, queue: AdmissionQueue) -> None:
-        """Give a queue with the slots of one replica those of all, while the lifespan lasts."""
+ReplicaFactory = Callable[[AdmissionQueue], Engine]
+"""Makes an engine of which there are several; while it runs, it sets the slots of its queue, which
+are those of one at first, to those of all."""
 
 
 class Admission:
@@ -74,7 +71,7 @@ class Admission:
         config: Config,
         metering: Metering,
         policy: AdmissionPolicy | None = None,
-        replicated: Mapping[str, ReplicatedEngine] | None = None,
+        replicated: Mapping[str, ReplicaFactory] | None = None,
     ) -> None:
         self._models = config.section(ModelSettings).folder
         self._metering = metering
@@ -83,13 +80,12 @@ class Admission:
 
     def admitted_engine(self, name: str, settings: ModelConfig) -> AdmittedEngine:
         """Create the engine of the model `name`, not yet started. Raises ConfigError."""
-        replicas, preemptive = self._replicated.get(name), self._policy.preemptive
+        make_replicas, preemptive = self._replicated.get(name), self._policy.preemptive
         if preemptive is None:
-            preemptive = not settings.urls and replicas is None
+            preemptive = not settings.urls and make_replicas is None
         queue = self._policy.queue(settings.slot_count, preemptive=preemptive)
-        if replicas is not None:
-            replicas.attach(queue)
-        return self._wrap(replicas or create_engine(name, settings), name, queue)
+        engine = make_replicas(queue) if make_replicas else create_engine(name, settings)
+        return self._wrap(engine, name, queue)
 
     def embedding_engine(self) -> AdmittedEngine:
         """Create the engine of this server's own embedding model."""

@@ -41,7 +41,7 @@ class EngineCall:
 
     context: RequestContext
     request: QueuedRequest
-    reservation: Reservation | None
+    reservation: Reservation
     spender: Spender
     prompt: int
     is_whole: bool
@@ -52,26 +52,24 @@ class EngineCall:
     usage: TokenUsage | None = None
 
     def observe(self, chunk: Chunk) -> None:
-        """Update the time of the first token, the number of chunks and the usage."""
+        """Update the time of the first token and the number of chunks; take the usage out."""
         if self.first is None and not self.is_whole and has_output(chunk):
             self.first = time.monotonic()
-        if isinstance(usage := chunk.get("usage"), dict):
+        usage = chunk.pop("usage", None)
+        if isinstance(usage, dict) and usage:
             read = TokenUsage.from_wire(usage)
             # llama.cpp reports one usage for each of n choices; their common prompt counts once.
             self.usage = read if self.usage is None else self.usage.merge_choice(read)
         if chunk.get("choices"):
             self.pieces += 1
 
-    def hide_others_cache(self, chunk: Chunk) -> Chunk:
-        """Return the chunk with its `cached_tokens` capped at `cached_limit`."""
-        if self.cached_limit is None or not isinstance(chunk.get("usage"), dict):
-            return chunk
-        used = TokenUsage.from_wire(chunk["usage"])
-        return {**chunk, "usage": used.limit_cached(self.cached_limit).as_wire()}
-
     def total_usage(self) -> TokenUsage:
         """Return the reported usage, else an estimate from the output so far."""
         return self.usage or (TokenUsage(self.prompt, self.pieces) if self.pieces else NO_USAGE)
+
+    def told_usage(self, used: TokenUsage) -> TokenUsage:
+        """Return what the key is told of its usage: at most `cached_limit` cached tokens."""
+        return used if self.cached_limit is None else used.limit_cached(self.cached_limit)
 
 
 log = structlog.get_logger()
@@ -114,7 +112,7 @@ class AdmittedEngine:
     @property
     def is_busy(self) -> bool:
         """True while a request is running or waiting."""
-        return self._queue.is_busy or self._engine.is_busy
+        return self._queue.is_busy or self._counting.is_busy
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -159,8 +157,7 @@ class AdmittedEngine:
             finally:
                 self._counting.release(request, expected)
         finally:
-            if reservation:
-                accounts.settle(reservation, counted.count if counted else 0, 0.0)
+            accounts.settle(reservation, counted.count if counted else 0, 0.0)
 
     async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Answer an embeddings request once a slot is free. Raises ApiError."""
@@ -173,7 +170,10 @@ class AdmittedEngine:
             self._release(call)
 
     async def chat(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
-        """Stream the answer once a slot is free. Raises ApiError."""
+        """Stream the answer once a slot is free. Raises ApiError.
+
+        The last chunk has the usage of all choices, if the engine reports any, and no choices.
+        """
         call = await self._acquire(body, context)
         try:
             chunk, chunks = await self._start(call, body)
@@ -182,8 +182,10 @@ class AdmittedEngine:
                     if self._queue.scheduler.preemptive and not call.pieces:
                         self._queue.on_first_token(call.request)
                     call.observe(chunk)
-                    yield call.hide_others_cache(chunk)
+                    yield chunk
                     chunk = await anext(chunks, None)
+            if call.usage:
+                yield {"choices": [], "usage": call.told_usage(call.usage).as_wire()}
         except ApiError as error:
             # A server error makes the engine unready until it has produced a token.
             self._failed |= error.status >= 500 and not isinstance(error, Unsupported)
@@ -254,8 +256,7 @@ class AdmittedEngine:
                 await self._queue.acquire(request)
         # Also on cancellation: nothing was used.
         except BaseException:
-            if reservation:
-                metering.accounts.settle(reservation, 0, 0.0)
+            metering.accounts.settle(reservation, 0, 0.0)
             raise
         is_whole = body.get("stream") is False
         call = EngineCall(context, request, reservation, spender, prompt, is_whole)
@@ -287,20 +288,16 @@ class AdmittedEngine:
         # The scheduler shares out computation, so cached tokens are free there; quotas count them.
         self._queue.release(call.request, used.prompt - used.cached + used.completion)
         cost = 0.0 if used == NO_USAGE else self._record(call, used)
-        if call.reservation:
-            tokens = used.prompt + used.completion
-            self._metering.accounts.settle(call.reservation, tokens, cost)
+        self._metering.accounts.settle(call.reservation, used.prompt + used.completion, cost)
 
     def _record(self, call: EngineCall, used: TokenUsage) -> float:
         """Record the usage of a request; return its cost in the currency of the price table."""
         context, metering, now = call.context, self._metering, time.monotonic()
-        if call.cached_limit is not None:
-            # The history needs the true length of the prompt. The capped count goes everywhere
-            # else, as keys can read it at /usage. The cost is computed from it too: that of the
-            # true count would give the count away.
-            if call.usage:
-                self._history.add(context.key.name, call.digests, used.prompt)
-            used = used.limit_cached(call.cached_limit)
+        if call.digests and call.usage:
+            self._history.add(context.key.name, call.digests, used.prompt)
+        # Keys can read at /usage what is recorded. The cost is computed from the same count: that
+        # of the true one would give it away.
+        used = call.told_usage(used)
         if used.completion:
             # The engine reports a usage at the end of an answer: it works again.
             self._failed = self._failed and call.usage is None

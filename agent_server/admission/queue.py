@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 
 from agent_server.admission.scheduler import QueuedRequest, Scheduler
@@ -109,10 +108,9 @@ class AdmissionQueue:
                 came = await future
         except TimeoutError:
             self._give_up(request)
-            raise QueueTimeout(
-                f"no slot was free within {patience:g} s; try again in {self._retry_after()} s",
-                headers={"retry-after": str(self._retry_after())},
-            ) from None
+            seconds = self.scheduler.drain_seconds(time.monotonic())
+            text = f"no slot was free within {patience:g} s"
+            raise QueueTimeout(text, retry_after=seconds) from None
         except BaseException:
             self._give_up(request)
             raise
@@ -146,13 +144,7 @@ class AdmissionQueue:
         self.scheduler.resize(slots, reserved)
         self._dispatch()
 
-    def _retry_after(self) -> int:
-        return max(1, math.ceil(self.scheduler.drain_seconds(time.monotonic())))
-
     def _full(self) -> RateLimited:
-        wait = self._retry_after()
-        return RateLimited(
-            f"too many requests wait already; try again in {wait} s",
-            code="queue_full",
-            headers={"retry-after": str(wait)},
-        )
+        seconds = self.scheduler.drain_seconds(time.monotonic())
+        text = "too many requests wait already"
+        return RateLimited(text, code="queue_full", retry_after=seconds)

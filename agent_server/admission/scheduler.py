@@ -210,18 +210,18 @@ class Scheduler:
         self.slots = slots
         self.preemptive = preemptive
         self._background_slots = max(1, slots - reserved)
-        self._debt_per_token = share / (1 - share)
+        self._owed_per_token = share / (1 - share)
         self._most_waiting = most_waiting
         # By priority: `request.background`.
         self._queues = {False: FairQueue(), True: FairQueue()}
         self._running: set[QueuedRequest] = set()
         # Running requests without a first token; the value is what each was charged of
-        # `_background_debt`.
+        # `_owed`.
         self._prefilling: dict[QueuedRequest, float] = {}
         self._running_by_key: Counter[str] = Counter()
         self._in_background = 0
-        # Tokens that background is owed; below 0 when it has had more than its share.
-        self._background_debt = 0.0
+        # Tokens owed to background requests; below 0 when they have had more than their share.
+        self._owed = 0.0
         self._mean = 0.0
 
     @property
@@ -268,18 +268,18 @@ class Scheduler:
         self._queues[request.background].start(request)
         self._running.add(request)
         self._running_by_key[request.key] += 1
-        request.started, debt = now, self._background_debt
+        request.started, owed = now, self._owed
         request.exclusive_until = (
             now + MAX_EXCLUSIVE if self.preemptive and not request.background else 0.0
         )
         if request.background:
             self._in_background += 1
-            self._background_debt = self._clamp_debt(self._background_debt - request.cost)
+            self._owed = self._clamp_owed(self._owed - request.cost)
         # A background request that was owed its slot is never preempted, or it might starve. For
-        # the others the actual change of `_background_debt`, which `_clamp_debt` may have limited,
+        # the others the actual change of `_owed`, which `_clamp_owed` may have limited,
         # is kept: preemption refunds it.
-        if self.preemptive and not (request.background and debt >= request.cost):
-            self._prefilling[request] = debt - self._background_debt
+        if self.preemptive and not (request.background and owed >= request.cost):
+            self._prefilling[request] = owed - self._owed
         return request
 
     def on_first_token(self, request: QueuedRequest, now: float) -> None:
@@ -297,7 +297,7 @@ class Scheduler:
 
     def requeue(self, request: QueuedRequest) -> None:
         """Queue a preempted request again, and refund what it was charged."""
-        self._background_debt += self._prefilling.pop(request)
+        self._owed += self._prefilling.pop(request)
         self._stop(request)
         self._queues[request.background].requeue(request)
 
@@ -312,11 +312,11 @@ class Scheduler:
         if cost:
             self._mean += (seconds - self._mean) * _EMA_ALPHA if self._mean else seconds
         if request.background:
-            self._background_debt = self._clamp_debt(self._background_debt - (cost - request.cost))
+            self._owed = self._clamp_owed(self._owed - (cost - request.cost))
         elif self._queues[True]:
             # A share s of all tokens is s / (1 - s) for each interactive token. It accrues only
             # while background requests wait, so that it cannot be saved up.
-            self._background_debt += cost * self._debt_per_token
+            self._owed += cost * self._owed_per_token
 
     def cancel(self, request: QueuedRequest) -> None:
         """Remove a waiting request."""
@@ -344,17 +344,17 @@ class Scheduler:
     def _next(self) -> QueuedRequest | None:
         interactive = self._queues[False].head(self._may_run) if self._queues[False] else None
         if not self._queues[True]:
-            # A debt is not saved up while nothing waits for it.
-            self._background_debt = 0.0
+            # Nothing is owed while nothing waits for it.
+            self._owed = 0.0
             return interactive
         background = self._queues[True].head(self._may_run)
         # A request that is owed its cost runs even in a reserved slot, or beside a prefill.
-        if background is None or self._background_debt >= background.cost:
+        if background is None or self._owed >= background.cost:
             return background or interactive
         has_slot = self._in_background < self._background_slots and not self._is_awaited()
         return background if interactive is None and has_slot else interactive
 
-    def _clamp_debt(self, tokens: float) -> float:
+    def _clamp_owed(self, tokens: float) -> float:
         """Return `tokens`, but at least 0 unless interactive requests wait.
 
         Background does not owe for tokens that nobody else wanted.

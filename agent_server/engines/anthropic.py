@@ -12,6 +12,7 @@ from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.anthropic_translate import MessageStream, as_messages_request
 from agent_server.engines.capability_probe import coalesce_info, info_from_anthropic
 from agent_server.engines.upstream_pool import (
+    LINGER,
     MODELS_PATH,
     Upstream,
     UpstreamConfig,
@@ -49,7 +50,7 @@ class AnthropicEngine(UpstreamEngine):
         named = self._named(body)
         limit = self._max_answer.get(named["model"], MAX_ANSWER_TOKENS)
         asked = {"max_tokens": limit, **as_messages_request(body), **named, "stream": True}
-        answer = await self._upstream_pool.send(
+        answer = await self.send(
             UpstreamRequest("POST", "/v1/messages", asked, session, names_model=True)
         )
         message = MessageStream()
@@ -62,7 +63,7 @@ class AnthropicEngine(UpstreamEngine):
                     if chunk := message.chunk(event):
                         yield chunk
                 if message.is_complete:
-                    answer.finish()
+                    answer.close(LINGER)
                     return
             # Only `message_stop` ends a message: without it the answer is incomplete.
             raise EngineUnavailable("the engine's answer broke off")
@@ -81,12 +82,10 @@ class AnthropicEngine(UpstreamEngine):
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Read the card of the model; what it lacks is what all models of the API have."""
-        return await self._upstream_pool.try_each(
-            lambda upstream: self._info(upstream, model or self._model)
-        )
+        return await self.try_each(lambda upstream: self._info(upstream, model or self._model))
 
     async def _info(self, upstream: Upstream, model: str | None) -> ModelInfo:
-        name = model or str((await self._upstream_pool.cards(upstream))[0]["id"])
+        name = model or str((await self.cards(upstream))[0]["id"])
         card: Mapping[str, Any] = {}
         with suppress(EngineMisconfigured):  # an alias, or a server without cards
             path = f"{MODELS_PATH}/{quote(name, safe='')}"

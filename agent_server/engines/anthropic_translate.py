@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agent_server.engine_protocol import Chunk
+from agent_server.engine_protocol import Chunk, chunk_of
 from agent_server.engines.errors import event_to_api_error
 from agent_server.errors import InvalidRequest
 from agent_server.schemas.chat import plain
@@ -153,7 +153,7 @@ class MessageStream:
             raise event_to_api_error(_mapping(event.get("error")))
         if kind == "message_start":
             self._count(_mapping(event.get("message")))
-            return _chunk({"role": "assistant", "content": ""})
+            return chunk_of({"role": "assistant", "content": ""})
         if kind == "content_block_start":
             block = _mapping(event.get("content_block"))
             if block.get("type") != "tool_use":
@@ -162,22 +162,22 @@ class MessageStream:
             place = self._calls[event.get("index", 0)] = len(self._calls)
             function = {"name": block.get("name"), "arguments": ""}
             call = {"index": place, "id": block.get("id"), "type": "function", "function": function}
-            return _chunk({"tool_calls": [call]})
+            return chunk_of({"tool_calls": [call]})
         if kind == "content_block_delta":
             delta = _mapping(event.get("delta"))
             if delta.get("type") == "text_delta":
-                return _chunk({"content": delta.get("text")})
+                return chunk_of({"content": delta.get("text")})
             if delta.get("type") == "thinking_delta":
-                return _chunk({"reasoning_content": delta.get("thinking")})
+                return chunk_of({"reasoning_content": delta.get("thinking")})
             if delta.get("type") == "input_json_delta":
                 place = self._calls.get(event.get("index", 0), 0)
                 part = {"index": place, "function": {"arguments": delta.get("partial_json")}}
-                return _chunk({"tool_calls": [part]})
+                return chunk_of({"tool_calls": [part]})
             return None
         if kind == "message_delta":
             self._count(event)
             reason = _mapping(event.get("delta")).get("stop_reason")
-            return _chunk({}, FINISH_REASONS.get(str(reason), "stop")) if reason else None
+            return chunk_of({}, FINISH_REASONS.get(str(reason), "stop")) if reason else None
         if kind == "message_stop":
             self.is_complete = True
             # `input_tokens` excludes tokens read from or written to the cache.
@@ -192,10 +192,6 @@ class MessageStream:
         counts = _mapping(holder.get("usage"))
         # The counts of `message_delta` are cumulative, so they replace earlier ones.
         self._usage |= {key: n for key, n in counts.items() if isinstance(n, int)}
-
-
-def _chunk(delta: dict[str, Any], finish: str | None = None) -> Chunk:
-    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
 
 def _mapping(value: Any) -> Event:

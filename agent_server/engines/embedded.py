@@ -100,11 +100,6 @@ class EmbeddedEngine(Engine):
         self._cannot_load = False
 
     @property
-    def is_busy(self) -> bool:
-        """True while a request is in flight."""
-        return self._http is not None and self._http.is_busy
-
-    @property
     def isolates_keys(self) -> bool:
         """True: a prompt begins with the salt of its key, or does not use the cache."""
         return True

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
+from agent_server.engine_protocol import Engine
 from agent_server.engines.embeddings_child import MAX_TEXT_TOKENS
 from agent_server.errors import (
     ContextLengthExceeded,
@@ -41,10 +41,6 @@ MAX_LINE_BYTES = 1 << 20
 TERMINATE_TIMEOUT = 1.0
 """Seconds between SIGTERM and SIGKILL for the child."""
 
-HOW_TO_GET = "`terrarium model pull` fetches it"
-NOT_INSTALLED = f"this server lacks its embedding model; {HOW_TO_GET}"
-EMBEDDINGS_ONLY = f"{NAME} makes embeddings only; ask another model for words"
-
 
 class EmbeddingEngine(Engine):
     """One child process, started by the first request and again after it has exited.
@@ -59,11 +55,6 @@ class EmbeddingEngine(Engine):
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._ids = itertools.count()
         self._starting = asyncio.Lock()
-
-    @property
-    def is_busy(self) -> bool:
-        """True while a request is in flight."""
-        return bool(self._waiting)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -115,23 +106,9 @@ class EmbeddingEngine(Engine):
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": NAME, "usage": usage}
 
-    def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
-        """Raise Unsupported."""
-        raise Unsupported(EMBEDDINGS_ONLY)
-
-    async def count(self, body: Mapping[str, Any]) -> TokenCount:
-        """Raise Unsupported."""
-        raise Unsupported(EMBEDDINGS_ONLY)
-
     async def ready(self) -> bool:
         """Return whether the files of the embedding model are there."""
         return embedder.find(self._models) is not None
-
-    async def model_info(self, model: str | None = None) -> ModelInfo:
-        """Describe the model."""
-        return ModelInfo(
-            context=MAX_TEXT_TOKENS, tools=False, vision=False, reasoning=False, embeddings=True
-        )
 
     async def _embed(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         number = next(self._ids)
@@ -155,7 +132,9 @@ class EmbeddingEngine(Engine):
             if self._process is None:
                 files = embedder.find(self._models)
                 if files is None:
-                    raise Unsupported(NOT_INSTALLED)
+                    raise Unsupported(
+                        "this server lacks its embedding model; `terrarium model pull` fetches it"
+                    )
                 self._process = process = await asyncio.create_subprocess_exec(
                     sys.executable, "-m", "agent_server.engines.embeddings_child",
                     str(files.library), str(files.weights),

@@ -27,6 +27,7 @@ from agent_server.engines.capability_probe import (
 from agent_server.engines.errors import event_to_api_error
 from agent_server.engines.upstream_pool import (
     FAILOVER_ERRORS,
+    LINGER,
     Upstream,
     UpstreamConfig,
     UpstreamEngine,
@@ -108,7 +109,7 @@ class HttpEngine(UpstreamEngine):
     @property
     def isolates_keys(self) -> bool:
         """True if all upstreams are vLLM, which caches per `cache_salt`."""
-        return self._upstream_pool.takes_salt
+        return all(each.takes_salt for each in self._upstreams)
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer.
@@ -141,7 +142,7 @@ class HttpEngine(UpstreamEngine):
                         finished = finished or any(each.get("finish_reason") for each in choices)
                         yield chunk
                 if DONE in arrived:
-                    answer.finish()
+                    answer.close(LINGER)
                     return
             # A `finish_reason` without a final [DONE] is accepted as the end.
             if not finished:
@@ -167,7 +168,7 @@ class HttpEngine(UpstreamEngine):
             if "max_tokens" in refused and "max_tokens" in body:
                 asked["max_completion_tokens"] = body["max_tokens"]
             try:
-                return await self._upstream_pool.send(
+                return await self.send(
                     UpstreamRequest("POST", path, asked, session, headers, names_model=True)
                 )
             except InvalidRequest as error:
@@ -182,7 +183,7 @@ class HttpEngine(UpstreamEngine):
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens with vLLM's `/tokenize`, or with llama.cpp's template and tokenizer."""
-        return await self._upstream_pool.try_each(
+        return await self.try_each(
             lambda upstream: self._count(upstream, body), skipped=(*FAILOVER_ERRORS, Unsupported)
         )
 
@@ -206,11 +207,6 @@ class HttpEngine(UpstreamEngine):
             raise Unsupported("the engine behind this server does not count tokens")
         return TokenCount(tuple(tokens), len(tokens), None)
 
-    @property
-    def aborted_posts(self) -> int:
-        """The number of requests that failed or were left before the first byte of an answer."""
-        return self._upstream_pool.aborted_posts
-
     async def responds(self, seconds: float) -> bool:
         """Return whether llama.cpp's main loop responds within `seconds`.
 
@@ -218,7 +214,7 @@ class HttpEngine(UpstreamEngine):
         """
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._upstream_pool.send(UpstreamRequest("GET", "/slots"))
+                answer = await self.send(UpstreamRequest("GET", "/slots"))
                 await answer.read_all()
         except (TimeoutError, ApiError):
             return False
@@ -231,12 +227,10 @@ class HttpEngine(UpstreamEngine):
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Read the list of models, then the details that other kinds of servers have."""
-        return await self._upstream_pool.try_each(
-            lambda upstream: self._info(upstream, model or self._model)
-        )
+        return await self.try_each(lambda upstream: self._info(upstream, model or self._model))
 
     async def _info(self, upstream: Upstream, model: str | None) -> ModelInfo:
-        cards = await self._upstream_pool.cards(upstream)
+        cards = await self.cards(upstream)
         name = model or str(cards[0]["id"])
         found = info_from_model_card(next((card for card in cards if card["id"] == name), {}))
         if found.context is None:

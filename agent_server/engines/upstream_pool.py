@@ -97,7 +97,7 @@ LINGER = 0.05
 
 
 class UpstreamResponse:
-    """The status, headers and body of one response.
+    """The body of one response.
 
     Until it is closed it counts as `in_flight` at its upstream.
     """
@@ -107,9 +107,6 @@ class UpstreamResponse:
         self._peeked = b""
         self._data = EventData()
         self._ended = False
-        self.status: int = connection.status
-        self.headers: Mapping[str, str] = connection.headers
-        self.has_begun = connection.has_body
         self.upstream = upstream
 
     async def peek(self) -> bytes:
@@ -159,12 +156,9 @@ class UpstreamResponse:
             self.close()
         return bytes(body)
 
-    def finish(self) -> None:
-        """Close after the last event of a stream; the connection is reused if it ends in time."""
-        self.close(LINGER)
-
     def close(self, grace: float = 0) -> None:
-        """Release the connection. An answer that has not ended is aborted, with its generation."""
+        """Release the connection. An answer that has not ended within `grace` seconds is aborted,
+        with its generation."""
         if self._connection is not None:
             self._connection.release(grace)
             self._connection = None
@@ -217,6 +211,8 @@ class UpstreamConfig:
     """The base URLs (without `/v1`) of one engine, and how they are used.
 
     `model` is the default where a request names none, `timeout` the longest silence in seconds.
+    Without `keep_alive` no connection is used twice. `slots` (None: unknown) are those of all
+    upstreams together.
     """
 
     urls: Sequence[str]
@@ -227,8 +223,8 @@ class UpstreamConfig:
     slots: int | None = None
 
 
-class UpstreamPool:
-    """Load balancing and failover over the upstreams of one engine.
+class UpstreamEngine(Engine):
+    """The base of engines behind URLs: load balancing and failover over their upstreams.
 
     A session always goes to the same upstream, where its prompt is cached, unless that one is
     running its share of the `slots` already. Other requests go to the upstream that runs
@@ -242,7 +238,7 @@ class UpstreamPool:
 
     def __init__(self, config: UpstreamConfig, headers: Mapping[str, str]) -> None:
         own, timeout, slots = {**HEADERS, **headers}, config.timeout, config.slots
-        self._pool = tuple(
+        self._upstreams = tuple(
             Upstream(
                 url,
                 ConnectionPool(url, own, patience=timeout, keep_alive=config.keep_alive),
@@ -250,24 +246,20 @@ class UpstreamPool:
             )
             for url in config.urls
         )
-        self._share = math.inf if slots is None else max(1, slots // len(self._pool))
+        self._model = config.model
+        self._share = math.inf if slots is None else max(1, slots // len(self._upstreams))
         self._is_running = False
         self._turn = itertools.count()
 
     @property
     def is_busy(self) -> bool:
         """True while a request is in flight."""
-        return any(each.in_flight for each in self._pool)
-
-    @property
-    def takes_salt(self) -> bool:
-        """True if all upstreams are known to cache per `cache_salt`."""
-        return all(each.takes_salt for each in self._pool)
+        return any(each.in_flight for each in self._upstreams)
 
     @property
     def aborted_posts(self) -> int:
         """The number of requests that failed or were left before the first byte of an answer."""
-        return sum(each.aborted_posts for each in self._pool)
+        return sum(each.aborted_posts for each in self._upstreams)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -280,7 +272,7 @@ class UpstreamPool:
             self._is_running = False
             watching.cancel()
             await asyncio.wait({watching})
-            for each in self._pool:
+            for each in self._upstreams:
                 await each.connection_pool.close()
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
@@ -321,10 +313,10 @@ class UpstreamPool:
         upstream.takes_salt = _are_of_vllm(found)
         return found
 
-    async def healthy(self) -> bool:
-        """Return whether any upstream passes its health check now."""
+    async def ready(self) -> bool:
+        """Return whether an upstream lists its models: it is up and takes our key."""
         async with asyncio.TaskGroup() as tasks:
-            checks = [tasks.create_task(self._check(each)) for each in self._pool]
+            checks = [tasks.create_task(self._check(each)) for each in self._upstreams]
         return any(check.result() for check in checks)
 
     async def ask(self, upstream: Upstream, request: UpstreamRequest) -> UpstreamResponse:
@@ -348,31 +340,45 @@ class UpstreamPool:
             )
         except BaseException as error:
             upstream.in_flight -= 1
+            # Of the embedded engine's watchdog: a request that was given up may still be at work.
             upstream.aborted_posts += request.method == "POST"
             if isinstance(error, TimeoutError | ConnectFailed | ConnectionBroken):
                 raise upstream.failed(error, "before it answered") from error
             raise
         # From here on `in_flight` is decremented by closing the response.
         answer = UpstreamResponse(connection, upstream)
-        if answer.status == 200 and answer.has_begun:
+        status, headers = connection.status, connection.headers
+        if status == 200 and connection.has_body:
             upstream.record_success()
             return answer
         body_of_error = await answer.read_all()
-        if answer.status == 200:
+        if status == 200:
             upstream.record_failure("empty")
             raise EngineUnavailable("the engine gave an empty answer")
-        problem = to_api_error(answer.status, body_of_error, answer.headers, request.path)
+        problem = to_api_error(status, body_of_error, headers, request.path)
         # A server that answers 4xx is healthy, whatever its status for a request that is at fault;
         # 501 is a missing feature, and so is anything at a path that only some servers have.
-        is_fault = answer.status >= 500 and problem.status >= 500 and answer.status != 501
+        is_fault = status >= 500 and problem.status >= 500 and status != 501
         if is_fault and request.path not in DETAIL_PATHS:
-            upstream.record_failure(str(answer.status))
+            upstream.record_failure(str(status))
         if isinstance(problem, EngineMisconfigured):
             upstream.model = None  # it may have another one by now
         raise problem
 
+    async def _json(
+        self, request: UpstreamRequest, upstream: Upstream | None = None
+    ) -> dict[str, Any]:
+        """Return the JSON object that `upstream` answers, or any if it is None. Raises ApiError."""
+        response = await (self.ask(upstream, request) if upstream else self.send(request))
+        answer = parse_json(await response.read_all())
+        if not isinstance(answer, dict):
+            raise EngineUnavailable(
+                f"the engine's {request.path} did not answer with a JSON object"
+            )
+        return answer
+
     def _order(self, session: str | None) -> Sequence[Upstream]:
-        up = [each for each in self._pool if not each.down]
+        up = [each for each in self._upstreams if not each.down]
         if len(up) < 2:
             return up
         if session is not None:
@@ -392,9 +398,9 @@ class UpstreamPool:
         every = round(CHECK_INTERVAL / DOWN_CHECK_INTERVAL)
         for turn in itertools.count(1):
             await asyncio.sleep(DOWN_CHECK_INTERVAL)
-            whole = len(self._pool) > 1 and turn % every == 0
+            whole = len(self._upstreams) > 1 and turn % every == 0
             async with asyncio.TaskGroup() as tasks:
-                for each in self._pool:
+                for each in self._upstreams:
                     if each.down or whole:
                         tasks.create_task(self._check(each))
 
@@ -432,42 +438,6 @@ def _cards(listed: bytes) -> list[dict[str, Any]]:
 
 def _are_of_vllm(cards: Sequence[Mapping[str, Any]]) -> bool:
     return any(card.get("owned_by") == VLLM for card in cards)
-
-
-class UpstreamEngine(Engine):
-    """The base of engines behind URLs."""
-
-    def __init__(self, config: UpstreamConfig, headers: Mapping[str, str]) -> None:
-        self._upstream_pool = UpstreamPool(config, headers)
-        self._model = config.model
-
-    @property
-    def is_busy(self) -> bool:
-        """True while a request is in flight."""
-        return self._upstream_pool.is_busy
-
-    @asynccontextmanager
-    async def lifespan(self) -> AsyncIterator[None]:
-        """Run the health checks, and keep connections open."""
-        async with self._upstream_pool.lifespan():
-            yield
-
-    async def ready(self) -> bool:
-        """Return whether an upstream lists its models: it is up and takes our key."""
-        return await self._upstream_pool.healthy()
-
-    async def _json(
-        self, request: UpstreamRequest, upstream: Upstream | None = None
-    ) -> dict[str, Any]:
-        """Return the JSON object that `upstream` answers, or any if it is None. Raises ApiError."""
-        pool = self._upstream_pool
-        response = await (pool.ask(upstream, request) if upstream else pool.send(request))
-        answer = parse_json(await response.read_all())
-        if not isinstance(answer, dict):
-            raise EngineUnavailable(
-                f"the engine's {request.path} did not answer with a JSON object"
-            )
-        return answer
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

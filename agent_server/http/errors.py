@@ -6,10 +6,9 @@ https://docs.anthropic.com/en/api/errors
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
@@ -33,15 +32,8 @@ ANTHROPIC_KINDS = {
     504: "timeout_error",
 }
 
-TAGGED_FIELDS = ("messages", "content", "input")
-"""Fields with lists of tagged unions: in pydantic's location the index of an item is followed by
-its tag (role or type), which is not a field."""
-
 FIXED_VALUE_ERRORS = ("literal_error", "union_tag_invalid")
 """pydantic's error types for a value that is none of a fixed set."""
-
-UNION_BRANCHES = frozenset({"str", "int", "float", "bool", "numbers", "texts", "lists"})
-"""Steps of a pydantic location that name a branch of a union."""
 
 
 def anthropic_error(error: ApiError, status: int | None = None) -> dict[str, Any]:
@@ -68,13 +60,9 @@ def error_response(error: ApiError, path: str, status: int | None = None) -> Jso
     return JsonBody(body, status, error.headers)
 
 
-def register(app: FastAPI) -> None:
-    """Have `app` convert every error of a request to an error response of the API."""
-    for kind in (ApiError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, _respond)
-
-
-async def _respond(request: Request, error: Exception) -> Response:
+async def respond_with_error(request: Request, error: Exception) -> Response:
+    """Return the error response of the API for an ApiError, RequestValidationError or
+    HTTPException."""
     path = request.url.path
     if isinstance(error, ApiError):
         return error_response(error, path)
@@ -88,7 +76,7 @@ async def _respond(request: Request, error: Exception) -> Response:
         if problem["type"] == "json_invalid":
             invalid = InvalidRequest("the body is not valid JSON", code="invalid_json")
         else:
-            param = _param(problem["loc"])
+            param = _param(problem, error.body)
             message = str(problem["msg"]).removeprefix("Value error, ")
             message = f"{param}: {message}" if param else message
             invalid = InvalidRequest(message, param=param)
@@ -109,22 +97,26 @@ def too_large(most: int) -> BodyTooLarge:
     return BodyTooLarge(f"the request body is longer than {most} bytes ([server] max_body_bytes)")
 
 
-def _param(location: Sequence[Any]) -> str | None:
-    """Render `("body", "messages", 0, "user", "content")` as `messages[0].content`."""
-    if location[0] != "body":
-        return str(location[1])  # a header, or a parameter of the path or query
-    path, field = "", ""
-    after_index = False
-    for step in location[1:]:
-        if isinstance(step, int):
-            path += f"[{step}]"
-            after_index = True
-            continue
-        is_tag = after_index and field in TAGGED_FIELDS
-        after_index = False
-        if not is_tag and step not in UNION_BRANCHES and step.isidentifier():
-            path += f".{step}" if path else step
-            field = step
+def _param(problem: Mapping[str, Any], body: Any) -> str | None:
+    """Render pydantic's location `("body", "messages", 0, "user", "content")` as
+    `messages[0].content`.
+
+    Steps that the body does not have, such as "user", name a branch of a union; but the last step
+    of a missing field is its name.
+    """
+    kind, *steps = problem["loc"]
+    if kind != "body":
+        return str(steps[0])  # a header, or a parameter of the path or query
+    path = ""
+    for step in steps:
+        if isinstance(body, list) and isinstance(step, int):
+            path, body = f"{path}[{step}]", body[step]
+        elif isinstance(body, dict) and step in body:
+            body = body[step]
+            if step.isidentifier():
+                path = f"{path}.{step}" if path else step
+    if problem["type"] == "missing":
+        path = f"{path}.{steps[-1]}" if path else steps[-1]
     return path or None
 
 

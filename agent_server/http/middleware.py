@@ -129,13 +129,13 @@ class AuthMiddleware:
             return
         if scope["type"] == "http":
             try:
-                self._admit(scope)
+                self._authenticate(scope)
             except ApiError as error:
                 await error_response(error, scope["path"])(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _admit(self, scope: Scope) -> None:
+    def _authenticate(self, scope: Scope) -> None:
         """Put the context of a request into its scope. Raises ApiError if it is refused."""
         headers = dict(scope["headers"])
         # DNS rebinding: a web page can resolve its own name to 127.0.0.1, and the browser then

@@ -10,14 +10,13 @@ import json
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
-    Awaitable,
     Callable,
     Coroutine,
     Iterable,
     Mapping,
 )
 from contextlib import aclosing, suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 from starlette.requests import Request
@@ -70,25 +69,37 @@ class JsonBody(JSONResponse):
         return to_json(content)
 
 
+class Renderer(Protocol):
+    """The form of one answer in the API by which it was asked for."""
+
+    async def whole(self, answer: ModelAnswer) -> Mapping[str, Any]:
+        """Return the answer as one object. Raises ApiError."""
+
+    def events(self, answer: ModelAnswer) -> Events:
+        """Yield the answer as server-sent events; an ApiError is the last of them."""
+
+
 async def respond(
     request: Request,
     starting: Coroutine[Any, Any, ModelAnswer],
-    whole: Callable[[ModelAnswer], Awaitable[Mapping[str, Any]]],
-    events: Callable[[ModelAnswer], Events] | None = None,
+    renderer: Callable[[ModelAnswer], Renderer],
+    *,
+    stream: bool | None,
 ) -> Response:
-    """Return the response to a request for an answer: `whole` as JSON, or a stream of `events`.
+    """Return the response to a request for an answer, whole or as a `stream`.
 
     A stream is returned once its first chunk has arrived: an error before that is raised, and so
     has its own status; a later one becomes an event.
     """
 
     async def complete() -> Mapping[str, Any]:
-        return await whole(await starting)
+        answer = await starting
+        return await renderer(answer).whole(answer)
 
-    if events is None:
+    if not stream:
         return JsonBody(await cancel_on_disconnect(request.receive, complete()))
     answer = await cancel_on_disconnect(request.receive, starting)
-    return EventStream(events(answer), answer)
+    return EventStream(renderer(answer).events(answer), answer)
 
 
 async def openai_events(

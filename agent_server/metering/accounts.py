@@ -96,15 +96,6 @@ class _Used:
     today: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """An estimate charged at a time, to be reconciled with the actual tokens."""
-
-    key: str
-    time: float
-    tokens: int
-
-
 class Quotas:
     """The usage of all keys against their quotas."""
 
@@ -116,49 +107,40 @@ class Quotas:
         used = self._used.setdefault(key, _Used())
         used.day, used.today = int(now // DAY), tokens
 
-    def charge(
-        self, key: Key, tokens: int, now: float, *, is_admitted: bool = False
-    ) -> Charge | None:
+    def charge(self, key: Key, tokens: int, now: float, *, is_admitted: bool = False) -> None:
         """Charge a request with about `tokens`. Raises RateLimited while a quota is exhausted.
 
         With `is_admitted` it is a further call for a request that was charged before: it is neither
-        refused nor counted as another request. Returns None for a key without quotas.
+        refused nor counted as another request.
         """
-        if not key.has_quotas:
-            return None
         used = self._used.setdefault(key.name, _Used())
         if used.day != int(now // DAY):
             used.day, used.today = int(now // DAY), 0
         if not is_admitted:
             if limit := key.requests_per_minute:
-                _require(used.requests.retry_after(now, limit), f"{limit} requests per minute")
+                _refuse(used.requests.retry_after(now, limit), f"{limit} requests per minute")
             if limit := key.tokens_per_minute:
-                _require(used.tokens.retry_after(now, limit), f"{limit} tokens per minute")
+                _refuse(used.tokens.retry_after(now, limit), f"{limit} tokens per minute")
             if (limit := key.tokens_per_day) and used.today >= limit:
-                _require(DAY - now % DAY, f"{limit} tokens per day")
+                _refuse(DAY - now % DAY, f"{limit} tokens per day")
             used.requests.add(now, 1)
         # The estimate counts at once, so that requests in flight fill the window too.
         used.tokens.add(now, tokens)
         used.today += tokens
-        return Charge(key.name, now, tokens)
 
-    def reconcile(self, charge: Charge, tokens: int) -> None:
-        """Correct a charge to the `tokens` that its request actually used."""
-        day, more = int(charge.time // DAY), tokens - charge.tokens
-        used = self._used[charge.key]
-        used.tokens.correct(charge.time, more)
+    def correct(self, key: str, then: float, more: int) -> None:
+        """Correct the charge of a request at the time `then` by `more` tokens."""
+        day, used = int(then // DAY), self._used[key]
+        used.tokens.correct(then, more)
         # The tokens count for the day of the admission, not for that of the end.
         if used.day == day:
             used.today += more
 
 
-def _require(seconds: float, quota: str) -> None:
+def _refuse(seconds: float, quota: str) -> None:
     if seconds > 0:
-        wait = math.ceil(seconds)
         raise RateLimited(
-            f"this key's quota of {quota} is used up; try again in {wait} s",
-            code="quota_exceeded",
-            headers={"retry-after": str(wait)},
+            f"this key's quota of {quota} is used up", code="quota_exceeded", retry_after=seconds
         )
 
 
@@ -191,12 +173,10 @@ class Budgets:
     """The budgets by name. Times are in seconds since 1970.
 
     A budget is exhausted once its limit has been spent; answers in progress then continue to their
-    end. The server's own tests of models are in no budget. `are_set` is False if there are none,
-    and nothing has to be counted.
+    end. The server's own tests of models are in no budget.
     """
 
     def __init__(self, settings: Mapping[str, BudgetSettings]) -> None:
-        self.are_set = bool(settings)
         self._settings = settings
         self._day = 0
         self._spent: dict[str, dict[str, _Spent]] = {}
@@ -245,22 +225,17 @@ class Budgets:
 
 
 def _exhausted(name: str, limit: str, now: float) -> RateLimited:
-    wait = math.ceil(DAY - now % DAY)
-    return RateLimited(
-        f"the budget {name} of {limit} a day is used up; try again in {wait} s",
-        code="budget_exhausted",
-        headers={"retry-after": str(wait)},
-    )
+    text = f"the budget {name} of {limit} a day is used up"
+    return RateLimited(text, code="budget_exhausted", retry_after=DAY - now % DAY)
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """An entry in the accounts, settled when its request has ended.
+    """The expected use of a request, entered at a time and settled when it has ended."""
 
-    `charge` is None for a key without quotas.
-    """
-
-    charge: Charge | None
+    key: Key
+    tokens: int
+    time: float
     spender: Spender | None
 
 
@@ -282,7 +257,7 @@ class Accounts:
         *,
         is_admitted: bool = False,
         is_continuation: bool = False,
-    ) -> Reservation | None:
+    ) -> Reservation:
         """Reserve the tokens that a request is expected to use. Raises RateLimited.
 
         Without a `spender` the request only counts tokens: it has quotas of its own, with the same
@@ -291,19 +266,21 @@ class Accounts:
         request already. `is_continuation` is set for a further part of an answer, which no budget
         refuses.
         """
-        now, quotas = self._clock.time(), self._answers if spender else self._counts
-        is_budgeted = spender is not None and self._budgets.are_set
+        now = self._clock.time()
         # Before the charge, which a refusal would have to undo.
-        if spender and is_budgeted and not is_continuation:
+        if spender and not is_continuation:
             self._budgets.require_room(spender, now)
-        charge = quotas.charge(key, tokens, now, is_admitted=is_admitted)
-        return Reservation(charge, spender) if charge or is_budgeted else None
+        if key.has_quotas:
+            quotas = self._answers if spender else self._counts
+            quotas.charge(key, tokens, now, is_admitted=is_admitted)
+        return Reservation(key, tokens, now, spender)
 
-    def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
+    def settle(self, reserved: Reservation, tokens: int, cost: float) -> None:
         """Correct a reservation to the actual use of its request."""
-        spender = reservation.spender
-        if charge := reservation.charge:
-            (self._answers if spender else self._counts).reconcile(charge, tokens)
+        spender = reserved.spender
+        if reserved.key.has_quotas:
+            quotas = self._answers if spender else self._counts
+            quotas.correct(reserved.key.name, reserved.time, tokens - reserved.tokens)
         if spender and tokens:
             self._budgets.spend(spender, tokens, cost, self._clock.time())
 
@@ -404,19 +381,11 @@ class UsageRecorder:
             await asyncio.sleep(FORGET_INTERVAL)
 
 
-@dataclass(frozen=True, slots=True)
 class Metering:
     """The accounts, the usage recorder and the metrics that all engines share."""
 
-    accounts: Accounts
-    recorder: UsageRecorder
-    metrics: Metrics
-    log_prompts: bool = False
-
-    @classmethod
-    def from_settings(cls, usage: UsageSettings, *, log_prompts: bool) -> Metering:
-        """Create the metering for `[usage]`."""
-        accounts = Accounts(usage.budgets)
-        recorder, metrics = UsageRecorder(usage), Metrics()
-        metrics.watch_disk(lambda: recorder.is_behind)
-        return cls(accounts, recorder, metrics, log_prompts)
+    def __init__(self, usage: UsageSettings, *, log_prompts: bool) -> None:
+        self.accounts, self.recorder = Accounts(usage.budgets), UsageRecorder(usage)
+        self.metrics = Metrics()
+        self.metrics.watch_disk(lambda: self.recorder.is_behind)
+        self.log_prompts = log_prompts

@@ -107,13 +107,10 @@ def better_than(parameters: int | None, gpus: Sequence[Gpu] = ()) -> str | None:
     return best.tier or best.name
 
 
-def best_for(
-    machine: Machine, among: Sequence[CatalogueEntry] | None = None
-) -> CatalogueEntry | None:
+def best_for(machine: Machine) -> CatalogueEntry | None:
     """Return the largest model that `machine` runs well, None if there is none.
 
-    Open-source licences rank before size. `among` is the whole catalogue by default.
+    Open-source licences rank before size.
     """
-    fitting = [entry for entry in among or entries() if entry.runs_well(machine)]
-    ranked = sorted(fitting, key=lambda entry: (entry.open_source, entry.size))
-    return ranked[-1] if ranked else None
+    fitting = [entry for entry in entries() if entry.runs_well(machine)]
+    return max(fitting, key=lambda entry: (entry.open_source, entry.size), default=None)

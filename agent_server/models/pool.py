@@ -9,15 +9,21 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
 import structlog
 
 from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.engine_protocol import Chunks, TokenCount
-from agent_server.errors import EngineTimeout, EngineUnavailable, NotFound, RateLimited, Unsupported
+from agent_server.errors import (
+    EngineMisconfigured,
+    EngineTimeout,
+    EngineUnavailable,
+    NotFound,
+    RateLimited,
+    Unsupported,
+)
 from agent_server.metering.request_context import RequestContext
-from agent_server.models.measurements import CardStore
+from agent_server.models.measurements import MeasurementStore
 from agent_server.models.served_model import ServedModel
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
 from agent_server.schemas.chat_answer import ModelAnswer
@@ -57,7 +63,7 @@ class ModelTable:
         Raises ConfigError.
         """
         default, settings = settings_of_models(config)
-        kept, store = previous.models if previous else {}, CardStore(config.data)
+        kept, store = previous.models if previous else {}, MeasurementStore(config.data)
         models = {
             name: kept[name]
             if name in kept and kept[name].settings == wanted
@@ -109,57 +115,50 @@ BUSY_POLL_INTERVAL = 0.2
 
 
 class ModelPool:
-    """All models of the table, with their engines running."""
+    """All models of the table, with their engines running. Raises ConfigError."""
 
-    def __init__(self, table: ModelTable) -> None:
-        self.table = table
+    def __init__(self, config: Config, make: EngineFactory) -> None:
+        self._config = config
+        self._make = make
+        self.table = ModelTable.from_config(config, make)
         self._leave: dict[ServedModel, asyncio.Event] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Start and stop the models' engines."""
+        """Start and stop the models' engines, and follow the file of the table meanwhile."""
         async with asyncio.TaskGroup() as self._tasks:
             self._sync_tasks()
+            following = self._tasks.create_task(self._follow())
             try:
                 yield
             finally:
+                following.cancel()
                 for leave in self._leave.values():
                     leave.set()
                 self._tasks = None
 
-    @asynccontextmanager
-    async def following(self, config: Config, make: EngineFactory) -> AsyncIterator[None]:
-        """Within the block, reload the table when the file of `config` changes or on SIGHUP.
+    async def _follow(self) -> None:
+        """Reload the table when its file changes, and on SIGHUP.
 
         Only `[model]` is read again. An invalid table is logged and changes nothing; models that
         are not in the new one stop when their answers end.
         """
-        if config.path is None:
-            yield
+        config, path = self._config, self._config.path
+        if path is None:
             return
-        path = config.path
-
-        async def follow() -> None:
-            async with aclosing(changes(lambda: [path])) as changed:
-                async for _ in changed:
-                    try:
-                        fresh = load(path, config.data)
-                        tables = {**config.tables, "model": fresh.tables.get("model", {})}
-                        wanted = replace(config, tables=tables)
-                        self.table = ModelTable.from_config(wanted, make, self.table)
-                    except ConfigError as error:
-                        log.warning("routing.kept", reason=str(error))
-                    else:
-                        self._sync_tasks()
-                        log.info("routing.changed", models=self.table.names())
-
-        following = asyncio.create_task(follow())
-        try:
-            yield
-        finally:
-            following.cancel()
-            await asyncio.wait({following})
+        async with aclosing(changes(lambda: [path])) as changed:
+            async for _ in changed:
+                try:
+                    fresh = load(path, config.data)
+                    tables = {**config.tables, "model": fresh.tables.get("model", {})}
+                    wanted = replace(config, tables=tables)
+                    self.table = ModelTable.from_config(wanted, self._make, self.table)
+                except ConfigError as error:
+                    log.warning("routing.kept", reason=str(error))
+                else:
+                    self._sync_tasks()
+                    log.info("routing.changed", models=self.table.names())
 
     async def answer(self, request: ChatRequest, context: RequestContext) -> ModelAnswer:
         """Start an answer; return once its first chunk has arrived. Raises ApiError."""
@@ -177,19 +176,16 @@ class ModelPool:
         """Count the tokens of a text, or those that a chat request would send to the engine."""
         return await self.table.resolve(request.model)[0].count(request, context)
 
-    async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
-        """Embed texts with the model that `body` names. Raises ApiError."""
-        return await self.table.resolve(body.get("model"))[0].embeddings(body, context)
+    async def require_ready(self) -> None:
+        """Check that the default model has been described and can generate now.
 
-    async def ready(self) -> bool:
-        """Return whether the default model has been described and can generate now."""
+        Raises EngineMisconfigured if only the operator can change that, else EngineUnavailable.
+        """
         model = self.table.default
-        return model.is_learned and await model.engine.ready()
-
-    @property
-    def trouble(self) -> str:
-        """The reason why the default model cannot be used, "" unless only its owner can fix it."""
-        return self.table.default.trouble
+        if not model.is_learned or not await model.engine.ready():
+            if model.trouble:
+                raise EngineMisconfigured(model.trouble)
+            raise EngineUnavailable("the model is not there yet")
 
     async def _ask(self, name: str | None, begin: Callable[[ServedModel], Chunks]) -> ModelAnswer:
         """Return the answer of the first model of a chain that starts one; the last may raise."""
@@ -203,8 +199,7 @@ class ModelPool:
 
     def _sync_tasks(self) -> None:
         """Start the models of the table that do not run, and tell all others to stop."""
-        if self._tasks is None:
-            return
+        assert self._tasks is not None
         wanted = set(self.table.models.values())
         for model in self._leave.keys() - wanted:
             self._leave.pop(model).set()

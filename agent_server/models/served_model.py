@@ -18,24 +18,26 @@ from agent_server.errors import (
     ApiError,
     ContextLengthExceeded,
     EngineMisconfigured,
+    EngineUnavailable,
     ToolsRefused,
 )
 from agent_server.metering.request_context import OURSELVES, RequestContext
 from agent_server.model_catalogue.catalogue import better_than
-from agent_server.models.capabilities import NO_REFUSALS, ModelCapabilities
+from agent_server.models.capabilities import ModelCapabilities
 from agent_server.models.measurements import (
     PASSING_SHARE,
     VERSION,
-    CardStore,
+    MeasurementStore,
     ModelMeasurements,
     PromptSpeed,
     share_right,
 )
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
 from agent_server.schemas.chat_answer import ChunkNormalizer
-from agent_server.schemas.texts import CompletionRequest, stream_completions
+from agent_server.schemas.texts import CompletionRequest, as_chat_choice
 from agent_server.settings.models import ModelConfig
 from agent_server.tool_calling.emulation import TOOL_KEYS, answer_with_tools, render_tools
+from storage.usage.usage import TokenUsage
 
 log = structlog.get_logger()
 
@@ -86,7 +88,7 @@ class ServedModel:
         engine: AdmittedEngine,
         settings: ModelConfig,
         upstream_model: str | None = None,
-        store: CardStore | None = None,
+        store: MeasurementStore | None = None,
     ) -> None:
         self.name = name
         self.engine = engine
@@ -98,7 +100,9 @@ class ServedModel:
         self._store = store
         self._measured = ModelMeasurements()
         self._variants: dict[str, ServedModel] = {}
-        self._refused = NO_REFUSALS
+        # What the engine has refused is certain: a longer prompt than this many tokens, and tools.
+        self._refused_context: int | None = None
+        self._refuses_tools = False
         self.info = ModelInfo(
             parameters=size_in(upstream_model or ""), weights=upstream_model, is_final=False
         )
@@ -107,7 +111,7 @@ class ServedModel:
         self.capabilities = self._capabilities()
         self.better: str | None = None
         self._speed = PromptSpeed()
-        self._chosen: dict[str, Any] = {"model": upstream_model} if upstream_model else {}
+        self._model_field: dict[str, Any] = {"model": upstream_model} if upstream_model else {}
 
     def for_upstream_model(self, upstream_model: str) -> ServedModel:
         """Return the served model for another model at the same upstream."""
@@ -135,7 +139,7 @@ class ServedModel:
         if self._store and self.info.identity:
             self._measured = self._store.read(self._key())
             self._speed.seed(self._measured.prompt_tokens_per_second or 0)
-        self._settle()
+        self._update_capabilities()
         log.info("model.learned", model=self.name, **self.capabilities.as_wire())
         await self._measure()
 
@@ -145,7 +149,7 @@ class ServedModel:
             return
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(REFRESH_TIMEOUT):
-                self.info = await self.engine.model_info(self._chosen.get("model"))
+                self.info = await self.engine.model_info(self._model_field.get("model"))
             self.capabilities = self._capabilities()
 
     @property
@@ -177,7 +181,7 @@ class ServedModel:
         # A result holds for these questions, this kind of tool calls and these weights only.
         return f"{VERSION} {self.capabilities.tools} {self.info.identity}"
 
-    def _settle(self) -> None:
+    def _update_capabilities(self) -> None:
         """Recompute the capabilities, after the engine's description or a test."""
         self.is_learned = True
         self.capabilities = self._capabilities()
@@ -186,9 +190,13 @@ class ServedModel:
 
     def _capabilities(self) -> ModelCapabilities:
         """Compute the capabilities; `chooses_tools` is None until the engine describes itself."""
-        able = ModelCapabilities.from_settings(
-            self.settings, self.info, self._measured.chooses_tools, self._refused
-        )
+        info, window = self.info, self._refused_context
+        if window or self._refuses_tools:
+            tools = False if self._refuses_tools else info.tools
+            info = replace(info, context=window or info.context, tools=tools)
+        able = ModelCapabilities.from_settings(self.settings, info, self._measured.chooses_tools)
+        if window:  # even where a larger one is configured
+            able = replace(able, context=min(able.context, window))
         said = self.settings.chooses_tools is not None or able.tools == "forced"
         return able if self.is_learned or said else replace(able, chooses_tools=None)
 
@@ -226,7 +234,7 @@ class ServedModel:
         self._measured = self._measured.model_copy(
             update={"chooses_tools": share >= PASSING_SHARE, "share_right": share}
         )
-        self._settle()
+        self._update_capabilities()
         if self._store and self.info.identity:
             self._store.write(self._key(), self._measured)
         log.info("model.judged", model=self.name, right=share, chooses_tools=share >= PASSING_SHARE)
@@ -274,42 +282,58 @@ class ServedModel:
             if has_begun:
                 raise
             log.warning("model.refuses_tools", model=self.name, reason=error.message)
-        self._refused = replace(self._refused, tools=True)
+        self._refuses_tools = True
         self.capabilities = self._capabilities()
         streamed = {key: value for key, value in body.items() if key != "stream"}
         async with aclosing(self._chat(streamed, context)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    def complete(self, request: CompletionRequest, context: RequestContext) -> Chunks:
-        """Stream the continuations of bare texts, as chat chunks. Raises ApiError."""
-        params = self._engine_params(context)
-        return stream_completions(lambda body: self._ask({**params, **body}, context), request)
+    async def complete(self, request: CompletionRequest, context: RequestContext) -> Chunks:
+        """Stream the continuations of bare texts, one after another, as chat chunks; the last one
+        has the usage of all. Raises ApiError."""
+        params, total, each = self._engine_params(context), TokenUsage(), request.n or 1
+        for index, body in enumerate(request.bodies()):
+            async with aclosing(self._ask({**params, **body}, context)) as chunks:
+                async for chunk in chunks:
+                    if chunk.get("usage"):
+                        total += TokenUsage.from_wire(chunk["usage"])
+                    else:
+                        made = [as_chat_choice(one, index * each) for one in chunk["choices"]]
+                        yield {"choices": made}
+        yield {"choices": [], "usage": total.as_wire()}
 
     async def _ask(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
         """Stream an answer of the engine as normalised chunks, and learn from it."""
         # An engine with native tool calls means what it writes, and so does one that writes JSON.
         anywhere = self.capabilities.tools != "native" and "response_format" not in body
         normalizer = ChunkNormalizer(thoughts="messages" in body, anywhere=anywhere)
+        is_empty = True
         try:
             async with aclosing(self.engine.chat(body, context)) as chunks:
                 async for chunk in chunks:
                     if self._is_on_cpu:
                         self._speed.observe(chunk)
-                    if normal := normalizer.feed(chunk):
-                        yield normal
+                    if chunk.get("choices"):
+                        is_empty = False
+                        yield normalizer.feed(chunk)
+                    elif "usage" in chunk and not is_empty:
+                        yield chunk
         except ContextLengthExceeded as error:
             if error.limit and error.limit != self.capabilities.context:
-                self._refused = replace(self._refused, context=error.limit)
+                self._refused_context = error.limit
                 self.capabilities = self._capabilities()
                 log.warning("model.window_corrected", model=self.name, window=error.limit)
             raise
-        if last := normalizer.finish():
-            yield last
+        if is_empty:
+            raise EngineUnavailable("the engine gave an empty answer")
 
     async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Embed texts with this model. Raises ApiError."""
-        asked = {**self._chosen, **{key: value for key, value in body.items() if key != "model"}}
+        asked = {
+            **self._model_field,
+            **{key: value for key, value in body.items() if key != "model"},
+        }
         return {**await self.engine.embeddings(asked, context), "model": self.name}
 
     async def count(
@@ -317,15 +341,17 @@ class ServedModel:
     ) -> TokenCount:
         """Count the tokens of a text, or those that a chat request would send to the engine."""
         if isinstance(request, TokenizePrompt):
-            counted = await self.engine.count({**self._chosen, "prompt": request.prompt}, context)
+            counted = await self.engine.count(
+                {**self._model_field, "prompt": request.prompt}, context
+            )
         else:
             self._require_modalities(request)
             body = self._without_tools(_request_body(request, PROMPT_FIELDS))
             if self.capabilities.tools != "native":
                 body = render_tools(body)
-            counted = await self.engine.count({**self._chosen, **body}, context)
+            counted = await self.engine.count({**self._model_field, **body}, context)
         # What is configured, or was refused, is more certain than what the tokenizer says.
-        is_certain = self.settings.context or self._refused.context
+        is_certain = self.settings.context or self._refused_context
         limit = self.capabilities.context if is_certain else counted.limit
         return replace(counted, limit=limit or self.capabilities.context)
 
@@ -336,8 +362,8 @@ class ServedModel:
     def _engine_params(self, context: RequestContext) -> dict[str, Any]:
         """Return the engine's parameters besides the request. vLLM runs low priorities first."""
         if not self.settings.priority:
-            return self._chosen
-        return {**self._chosen, "priority": int(context.background)}
+            return self._model_field
+        return {**self._model_field, "priority": int(context.background)}
 
     def _without_tools(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body without tools if the choice is free and the model too small to choose."""

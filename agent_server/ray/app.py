@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class Ingress:
         logging.configure_child("server")
         keep_replica_on_loopback()
         self._config = config
-        self._engines = {name: EngineReplicas(handle) for name, handle in engines.items()}
+        self._engines = {name: partial(EngineReplicas, handle) for name, handle in engines.items()}
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Return the same ASGI application as without Ray; called by Ray Serve."""

@@ -155,47 +155,37 @@ def engines_by_demand(context: AutoscalingContext) -> tuple[int, dict[str, Any]]
 
 
 class EngineReplicas(Engine):
-    """All replicas of one engine; fits `ReplicatedEngine`.
+    """All replicas of one engine, behind one queue.
 
     Consistent hashing keeps a conversation on one replica, whose cache has its prompt. If that
     replica is full, the next one on the ring gets the request. After a failure before the first
     chunk any replica may get it.
     """
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: Any, queue: AdmissionQueue) -> None:
         self._handle = handle
-        self._in_flight = 0
-        self._queue: AdmissionQueue | None = None
-
-    @property
-    def is_busy(self) -> bool:
-        """True while a request is in flight."""
-        return self._in_flight > 0
+        self._queue = queue
 
     @property
     def isolates_keys(self) -> bool:
         """True: every replica isolates the cached prompts of different keys."""
         return True
 
-    def attach(self, queue: AdmissionQueue) -> None:
-        """Give a queue with the slots of one replica those of all, while the lifespan lasts."""
-        self._queue = queue
-
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Resize the queue; Ray Serve itself starts and stops the replicas."""
-        assert self._queue is not None
-        following = asyncio.create_task(self._follow(self._queue))
+        following = asyncio.create_task(self._follow())
         try:
             yield
         finally:
             following.cancel()
             await asyncio.wait({following})
 
-    async def _follow(self, queue: AdmissionQueue) -> None:
+    async def _follow(self) -> None:
         """Set the slots of the queue to those of the running replicas, of one at least as requests
         wait for the first one too; tell the replicas how many requests run or wait."""
-        of_one, scheduler = queue.scheduler.slots, queue.scheduler
+        queue, scheduler = self._queue, self._queue.scheduler
+        of_one = scheduler.slots
         name = serve.get_replica_context().app_name
         while True:
             # While Ray Serve's controller is away, the number of replicas stays as it is.
@@ -214,26 +204,22 @@ class EngineReplicas(Engine):
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer. Raises ApiError."""
-        self._in_flight += 1
-        try:
-            problem = EngineUnavailable("no engine can be reached")
-            for attempt in range(MAX_ATTEMPTS):
-                # Without a session a retry can reach another replica than the one that failed.
-                chunks, has_begun = self._ask(dict(body), None if attempt else session), False
-                try:
-                    async with aclosing(chunks):
-                        async for chunk in chunks:
-                            has_begun = True
-                            yield chunk
-                    return
-                except EngineUnavailable as error:
-                    if has_begun:
-                        raise
-                    problem = error
-                await asyncio.sleep(RETRY_PAUSE)
-            raise problem
-        finally:
-            self._in_flight -= 1
+        problem = EngineUnavailable("no engine can be reached")
+        for attempt in range(MAX_ATTEMPTS):
+            # Without a session a retry can reach another replica than the one that failed.
+            chunks, has_begun = self._ask(dict(body), None if attempt else session), False
+            try:
+                async with aclosing(chunks):
+                    async for chunk in chunks:
+                        has_begun = True
+                        yield chunk
+                return
+            except EngineUnavailable as error:
+                if has_begun:
+                    raise
+                problem = error
+            await asyncio.sleep(RETRY_PAUSE)
+        raise problem
 
     async def _ask(self, body: dict[str, Any], session: str | None) -> Chunks:
         """Stream the answer of one replica. Raises ApiError."""

@@ -6,6 +6,7 @@ Each proxy calls `middlewares`, which RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 from starlette.middleware import Middleware
@@ -23,7 +24,7 @@ RETRY_PAUSE = 0.2
 """Seconds between two attempts."""
 
 MAX_REPLAYED_BYTES = 32 * 1024 * 1024
-"""Most bytes of a request's body that are buffered for another attempt."""
+"""Most bytes of a request's body that are buffered; a longer one is sent once."""
 
 
 def middlewares() -> list[Middleware]:
@@ -46,14 +47,19 @@ class RetryMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = ReplayedBody(receive)
-        for _ in range(MAX_ATTEMPTS):
-            response = ProxiedResponse(send)
+        # The whole body before the first attempt, so that another one can begin with it.
+        body, size, has_more = list[Message](), 0, True
+        while has_more and size <= MAX_REPLAYED_BYTES:
+            body.append(await receive())
+            size += len(body[-1].get("body", b""))
+            has_more = body[-1].get("more_body", False)
+        for _ in range(1 if has_more else MAX_ATTEMPTS):
+            response, request = ProxiedResponse(send), ReplayedRequest(body, receive)
             # A copy, as Ray appends a request id to the list of headers.
             await self._app(
-                {**scope, "headers": [*scope["headers"]]}, body.from_start(), response.send
+                {**scope, "headers": [*scope["headers"]]}, request.receive, response.send
             )
-            if response.is_complete or body.is_client_gone:
+            if response.is_complete or request.is_client_gone:
                 return
             if response.has_begun:
                 if response.is_stream:
@@ -61,49 +67,24 @@ class RetryMiddleware:
                     last = error_event(EngineUnavailable(text), scope["path"])
                     await send({"type": "http.response.body", "body": last})
                 return
-            if not body.is_kept:
-                break
             log.warning("server.lost")
             await asyncio.sleep(RETRY_PAUSE)
         error = EngineUnavailable("no server can be reached; ask again in a moment")
         await error_response(error, scope["path"])(scope, receive, send)
 
 
-class ReplayedBody:
-    """The body of a request, buffered so that every attempt can receive it from the start."""
+class ReplayedRequest:
+    """The request of one attempt: the buffered messages, then what the client sends after them."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, buffered: Sequence[Message], receive: Receive) -> None:
+        self._buffered = iter(buffered)
         self._receive = receive
-        self._kept: list[Message] = []
-        self._size = 0
         self.is_client_gone = False
 
-    @property
-    def is_kept(self) -> bool:
-        """True while the body is short enough to be buffered for another attempt."""
-        return self._size <= MAX_REPLAYED_BYTES
-
-    def from_start(self) -> Receive:
-        """Return a `receive` that begins with the first message, for another attempt."""
-        # A snapshot: what arrives from now on is returned by `_next`, and buffered there.
-        kept = iter(tuple(self._kept))
-
-        async def receive() -> Message:
-            message = next(kept, None)
-            return message if message is not None else await self._next()
-
-        return receive
-
-    async def _next(self) -> Message:
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            self.is_client_gone = True
-            return message
-        self._size += len(message.get("body", b""))
-        if self.is_kept:
-            self._kept.append(message)
-        else:
-            self._kept.clear()
+    async def receive(self) -> Message:
+        """Return the next message."""
+        message = next(self._buffered, None) or await self._receive()
+        self.is_client_gone = message["type"] == "http.disconnect"
         return message
 
 

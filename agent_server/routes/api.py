@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 
-from agent_server.http import errors
+from agent_server.errors import ApiError
+from agent_server.http.errors import respond_with_error
 from agent_server.routes import chat, completions, embeddings, health, models, tendrils, usage
 from agent_server.routes.anthropic_api import routes as anthropic_api
 from agent_server.routes.dependencies import ServerState
@@ -29,4 +32,5 @@ def mount(app: FastAPI, state: ServerState) -> None:
     app.state.server = state
     for routes in ROUTES:
         app.include_router(routes.router, responses=error_answers(ErrorBody))
-    errors.register(app)
+    for kind in (ApiError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, respond_with_error)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -18,7 +18,7 @@ from agent_server.http.responses import Events, openai_events, respond
 from agent_server.metering.request_context import HEADERS
 from agent_server.routes.dependencies import BodyRoute, Context, Server
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer, assemble
-from agent_server.schemas.responses import TextCompletion, answers
+from agent_server.schemas.responses import answers
 from agent_server.schemas.texts import CompletionRequest
 
 router = APIRouter(prefix="/v1", route_class=BodyRoute)
@@ -29,7 +29,9 @@ OBJECT_TYPE = "text_completion"
 @router.post(
     "/completions",
     response_model=None,
-    responses=answers(TextCompletion, stream=True),
+    responses=answers(
+        "https://platform.openai.com/docs/api-reference/completions/object", stream=True
+    ),
     openapi_extra=HEADERS,
 )
 async def completions(
@@ -41,42 +43,37 @@ async def completions(
         meta = ChunkMeta(answer.model, context.created, f"cmpl-{uuid.uuid4().hex}")
         return CompletionRenderer(body, meta)
 
-    async def whole(answer: ModelAnswer) -> dict[str, Any]:
-        made = renderer(answer)
-        return made.whole(await assemble(answer, made.meta))
-
-    def events(answer: ModelAnswer) -> Events:
-        return openai_events(answer, renderer(answer).parts)
-
     starting = server.pool.complete(body, context)
-    return await respond(request, starting, whole, events if body.stream else None)
+    return await respond(request, starting, renderer, stream=body.stream)
 
 
 class CompletionRenderer:
-    """Converts chat chunks, or a whole assembled chat answer, to `text_completion` objects."""
+    """Converts chat chunks to `text_completion` objects."""
 
     def __init__(self, request: CompletionRequest, meta: ChunkMeta) -> None:
-        self.meta = meta
+        self._meta = meta
         self._top = request.logprobs or 0
         self._include_usage = bool(request.stream_options and request.stream_options.include_usage)
         self._echoes = request.echoes() if request.echo else []
         self._each = request.n or 1
         self._offsets: defaultdict[int, int] = defaultdict(int)
 
-    def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the whole answer, converted from an assembled chat answer."""
-        choices = [
-            self._choice({**choice, "delta": choice["message"]}) for choice in answer["choices"]
-        ]
-        return {**self.meta.as_wire(OBJECT_TYPE), "choices": choices, "usage": answer["usage"]}
+    async def whole(self, answer: ModelAnswer) -> dict[str, Any]:
+        """Return the whole answer. Raises ApiError."""
+        made = await assemble(answer, self._meta)
+        choices = [self._choice({**each, "delta": each["message"]}) for each in made["choices"]]
+        return {**self._meta.as_wire(OBJECT_TYPE), "choices": choices, "usage": made["usage"]}
 
-    def parts(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield the objects of a stream for a chunk."""
+    def events(self, answer: ModelAnswer) -> Events:
+        """Yield the objects of a stream as events."""
+        return openai_events(answer, self._parts)
+
+    def _parts(self, chunk: Chunk) -> Iterator[Chunk]:
         choices = [self._choice(choice) for choice in chunk["choices"]]
         if any(choice["text"] or choice["finish_reason"] for choice in choices):
-            yield {**self.meta.as_wire(OBJECT_TYPE), "choices": choices}
+            yield {**self._meta.as_wire(OBJECT_TYPE), "choices": choices}
         if chunk.get("usage") and self._include_usage:
-            yield {**self.meta.as_wire(OBJECT_TYPE), "choices": [], "usage": chunk["usage"]}
+            yield {**self._meta.as_wire(OBJECT_TYPE), "choices": [], "usage": chunk["usage"]}
 
     def _choice(self, choice: Chunk) -> dict[str, Any]:
         index = choice["index"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -96,7 +97,8 @@ class BodyRoute(APIRoute):
             # The same locations as in FastAPI's own validation errors.
             problems = error.errors(include_url=False, include_context=False)
             raise RequestValidationError(
-                [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
+                [{**problem, "loc": ("body", *problem["loc"])} for problem in problems],
+                body=None if problems[0]["type"] == "json_invalid" else json.loads(content),
             ) from None
         server, context = request.app.state.server, scope["request_context"]
         response: Response = await self.endpoint(

@@ -10,14 +10,17 @@ from agent_server.engines.embeddings import NAME
 from agent_server.http.responses import JsonBody, cancel_on_disconnect
 from agent_server.metering.request_context import HEADERS
 from agent_server.routes.dependencies import EMBEDDINGS_PATH, BodyRoute, Context, Server
-from agent_server.schemas.responses import Embeddings, answers
+from agent_server.schemas.responses import answers
 from agent_server.schemas.texts import EmbeddingsRequest
 
 router = APIRouter(route_class=BodyRoute)
 
 
 @router.post(
-    EMBEDDINGS_PATH, response_model=None, responses=answers(Embeddings), openapi_extra=HEADERS
+    EMBEDDINGS_PATH,
+    response_model=None,
+    responses=answers("https://platform.openai.com/docs/api-reference/embeddings/create"),
+    openapi_extra=HEADERS,
 )
 async def embeddings(
     request: Request, body: EmbeddingsRequest, server: Server, context: Context
@@ -25,7 +28,8 @@ async def embeddings(
     """Embed texts, with this server's own model or at the upstream that `model` names."""
     body.require_known()
     own = body.model == NAME or (body.model is None and await server.embedder.ready())
-    work = (server.embedder if own else server.pool).embeddings(body.as_wire(), context)
+    maker = server.embedder if own else server.pool.table.resolve(body.model)[0]
+    work = maker.embeddings(body.as_wire(), context)
     made = await cancel_on_disconnect(request.receive, work)
     if not own:
         return JsonBody(made)

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from agent_server.errors import EngineMisconfigured, EngineUnavailable
 from agent_server.routes.dependencies import Server
 from agent_server.tendril_registry import TendrilCollector
 
@@ -22,10 +21,7 @@ async def health() -> dict[str, str]:
 @router.get("/ready")
 async def ready(server: Server) -> dict[str, str]:
     """Report whether the default model can generate now; 503 if it cannot."""
-    if not await server.pool.ready():
-        if server.pool.trouble:
-            raise EngineMisconfigured(server.pool.trouble)
-        raise EngineUnavailable("the model is not there yet")
+    await server.pool.require_ready()
     return {"status": "ready"}
 
 

@@ -13,13 +13,13 @@ from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings_child import MAX_TEXT_TOKENS
 from agent_server.http.responses import JsonBody
 from agent_server.routes.dependencies import BodyRoute, Context, Server, ServerState
-from agent_server.schemas.chat import TokenizeMessages, TokenizePrompt
+from agent_server.schemas.chat import PromptFields, TokenizePrompt
 from agent_server.schemas.responses import ModelList, ModelObject, TokenizeResponse, answers
 
 router = APIRouter(route_class=BodyRoute)
 
 Countable = Annotated[
-    Annotated[TokenizeMessages, Tag("chat body")] | Annotated[TokenizePrompt, Tag("text body")],
+    Annotated[PromptFields, Tag("chat body")] | Annotated[TokenizePrompt, Tag("text body")],
     Discriminator(
         lambda body: "chat body" if isinstance(body, dict) and "messages" in body else "text body"
     ),

@@ -256,7 +256,7 @@ class StreamOptions(StrictModel):
 
 
 class PromptFields(BaseModel):
-    """The part of a chat request that becomes the prompt."""
+    """The part of a chat request that becomes the prompt; also a request to count its tokens."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -299,10 +299,6 @@ class PromptFields(BaseModel):
                         param=f"messages[{index}].content[{place}]",
                         code="unsupported_content",
                     )
-
-
-class TokenizeMessages(PromptFields):
-    """A request to count the tokens of messages and tools."""
 
 
 class TokenizePrompt(StrictModel):

@@ -18,8 +18,6 @@ from secrets import token_hex
 from typing import Any, Self
 
 from agent_server.engine_protocol import Chunk, Chunks
-from agent_server.errors import EngineUnavailable
-from storage.usage.usage import TokenUsage
 from terrarium.markdown_code import CodeSplitter
 
 
@@ -158,8 +156,7 @@ class ChunkNormalizer:
     A normalised chunk has `choices`, each with `index`, `delta`, `finish_reason` and at most
     `logprobs` and `stop_reason`. With `thoughts`, reasoning is in `reasoning_content`, whatever the
     engine calls it; of an engine that has not separated it, <think> blocks at the beginning of
-    `content` are moved there, or `anywhere` in it but in code. The usage is sent once, in the last
-    chunk: llama.cpp sends one for each choice if n > 1.
+    `content` are moved there, or `anywhere` in it but in code.
     """
 
     def __init__(self, *, thoughts: bool, anywhere: bool = False) -> None:
@@ -168,28 +165,10 @@ class ChunkNormalizer:
         self._splitters = defaultdict[int, ThinkSplitter | None](
             lambda: ThinkSplitter(anywhere=anywhere)
         )
-        self._usage: TokenUsage | None = None
-        self._is_empty = True
 
-    def feed(self, chunk: Chunk) -> Chunk | None:
-        """Return the normalised chunk, None if it has no choices."""
-        if isinstance(usage := chunk.get("usage"), Mapping) and usage:
-            read = TokenUsage.from_wire(usage)
-            self._usage = read if self._usage is None else self._usage.merge_choice(read)
-        choices = chunk.get("choices")
-        if not choices:
-            return None
-        self._is_empty = False
-        return {"choices": [self._choice(choice) for choice in choices]}
-
-    def finish(self) -> Chunk | None:
-        """Return the last chunk, with the usage of all choices; None if the engine sent none.
-
-        Raises EngineUnavailable if there was no choice at all.
-        """
-        if self._is_empty:
-            raise EngineUnavailable("the engine gave an empty answer")
-        return {"choices": [], "usage": self._usage.as_wire()} if self._usage else None
+    def feed(self, chunk: Chunk) -> Chunk:
+        """Return the normalised form of a chunk with choices."""
+        return {"choices": [self._choice(choice) for choice in chunk["choices"]]}
 
     def _choice(self, choice: Chunk) -> Chunk:
         index, delta = choice.get("index") or 0, choice.get("delta") or {}
@@ -241,11 +220,8 @@ class ModelAnswer:
 
     @classmethod
     async def start(cls, model: str, chunks: Chunks) -> ModelAnswer:
-        """Wait for the first chunk. Raises ApiError, EngineUnavailable if the answer is empty."""
-        try:
-            return cls(model, await anext(chunks), chunks)
-        except StopAsyncIteration:
-            raise EngineUnavailable("the engine gave an empty answer") from None
+        """Wait for the first chunk; there is one. Raises ApiError."""
+        return cls(model, await anext(chunks), chunks)
 
     def __aiter__(self) -> Self:
         """Return itself."""

@@ -1,7 +1,7 @@
-"""Response bodies of the endpoints, for the OpenAPI description at /openapi.json.
+"""Response bodies of our own endpoints, for the OpenAPI description at /openapi.json.
 
 Answers are built as plain objects and not validated against these models, which would cost time
-for each answer. The tests validate them.
+for each answer. The tests validate them, and those of other APIs against the models of their SDKs.
 """
 
 from __future__ import annotations
@@ -55,56 +55,6 @@ class UsageBody(BaseModel):
     prompt_tokens_details: CachedTokens
 
 
-class ChatMessage(BaseModel):
-    """The answer of the model: text, tool calls and reasoning."""
-
-    role: Literal["assistant"]
-    content: str | None
-    refusal: str | None
-    tool_calls: list[dict[str, Any]] | None = None
-    reasoning_content: str | None = None
-
-
-class ChatChoice(BaseModel):
-    """One of n answers."""
-
-    index: int
-    message: ChatMessage
-    logprobs: dict[str, Any] | None
-    finish_reason: str
-
-
-class ChatCompletion(BaseModel):
-    """The answer to a conversation."""
-
-    id: str
-    object: Literal["chat.completion"]
-    created: int
-    model: str
-    choices: list[ChatChoice]
-    usage: UsageBody | None
-
-
-class TextChoice(BaseModel):
-    """One of n answers to one of the prompts."""
-
-    index: int
-    text: str
-    logprobs: dict[str, Any] | None
-    finish_reason: str
-
-
-class TextCompletion(BaseModel):
-    """The continuation of bare texts."""
-
-    id: str
-    object: Literal["text_completion"]
-    created: int
-    model: str
-    choices: list[TextChoice]
-    usage: UsageBody | None
-
-
 class GenerateResponse(BaseModel):
     """The answer to one prompt."""
 
@@ -115,76 +65,12 @@ class GenerateResponse(BaseModel):
     usage: UsageBody | None
 
 
-class ResponseBody(BaseModel):
-    """An answer as items."""
-
-    id: str
-    object: Literal["response"]
-    created_at: int
-    status: Literal["in_progress", "completed", "incomplete", "failed"]
-    model: str
-    output: list[dict[str, Any]]
-    usage: dict[str, Any] | None
-    error: dict[str, Any] | None
-    incomplete_details: dict[str, Any] | None
-    previous_response_id: str | None
-    metadata: dict[str, str]
-    tools: list[dict[str, Any]]
-    store: bool
-
-
 class DeletedResponse(BaseModel):
     """A response that was deleted."""
 
     id: str
     object: Literal["response"]
     deleted: Literal[True]
-
-
-class Embedding(BaseModel):
-    """One vector: a list of numbers, or float32 in base64."""
-
-    object: Literal["embedding"]
-    index: int
-    embedding: list[float] | str
-
-
-class EmbeddingUsage(BaseModel):
-    """The tokens of all texts."""
-
-    prompt_tokens: int
-    total_tokens: int
-
-
-class Embeddings(BaseModel):
-    """The vectors of texts, in the order of the texts."""
-
-    object: Literal["list"]
-    data: list[Embedding]
-    model: str
-    usage: EmbeddingUsage
-
-
-class AnthropicUsage(BaseModel):
-    """The tokens of one request; `input_tokens` do not include the cached ones."""
-
-    input_tokens: int
-    cache_creation_input_tokens: int
-    cache_read_input_tokens: int
-    output_tokens: int
-
-
-class AnthropicMessage(BaseModel):
-    """The answer to a conversation, in the form of Anthropic's API."""
-
-    id: str
-    type: Literal["message"]
-    role: Literal["assistant"]
-    model: str
-    content: list[dict[str, Any]]
-    stop_reason: str
-    stop_sequence: str | None
-    usage: AnthropicUsage
 
 
 class InputTokens(BaseModel):
@@ -235,9 +121,15 @@ class TokenizeResponse(BaseModel):
 Documented = dict[int | str, dict[str, Any]]
 
 
-def answers(model: type[BaseModel], *, stream: bool = False) -> Documented:
-    """Return the `responses` of a route that answers with `model`, or with events if `stream`."""
-    documented: Documented = {200: {"model": model}}
+def answers(body: type[BaseModel] | str, *, stream: bool = False) -> Documented:
+    """Return the `responses` of a route that answers with `body`, or with events if `stream`.
+
+    A body of another API is the URL of its description there.
+    """
+    if isinstance(body, str):
+        documented: Documented = {200: {"description": f"The object described at {body}"}}
+    else:
+        documented = {200: {"model": body}}
     if stream:
         documented[200]["content"] = {"text/event-stream": {}}
     return documented

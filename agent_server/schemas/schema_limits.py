@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 MAX_DEPTH = 64
@@ -23,39 +23,18 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaSize:
-    """The size of one or more schemas, in the measures that make their grammar slow."""
-
-    values: int = 0
-    enum_values: int = 0
-    enum_characters: int = 0
-    properties: int = 0
-    alternatives: int = 0
-    longest_pattern: int = 0
-    pattern_characters: int = 0
-    pattern_repetitions: int = 0
-
-    def __add__(self, other: SchemaSize) -> SchemaSize:
-        """Return the size of both together."""
-        added = {
-            each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)
-        }
-        longest = max(self.longest_pattern, other.longest_pattern)
-        return SchemaSize(**{**added, "longest_pattern": longest})
-
-
-MAX_SIZE = SchemaSize(
-    values=20_000,
-    enum_values=500,
-    enum_characters=15_000,
-    properties=1_000,
-    alternatives=150,
-    longest_pattern=500,
-    pattern_characters=2_000,
-    pattern_repetitions=1_000,
-)
-"""Upper bounds for all schemas of one request together."""
+MAX_SIZE: Mapping[str, int] = {
+    "values": 20_000,
+    "enum values": 500,
+    "enum characters": 15_000,
+    "properties": 1_000,
+    "alternatives": 150,
+    "characters in a pattern": 500,
+    "characters in patterns": 2_000,
+    "repetitions in patterns": 1_000,
+}
+"""The measures that make a grammar slow, and the upper bound of each for all schemas of one
+request together; only that of the characters in a pattern is for each pattern."""
 
 MAX_TOOLS = 128
 """Most tools of one request, OpenAI's own limit."""
@@ -64,13 +43,13 @@ MAX_TOOLS = 128
 def require_shallow(schema: dict[str, Any]) -> dict[str, Any]:
     """Return `schema` if it is at most `MAX_DEPTH` levels deep. Raises ValueError for any other.
 
-    Each level may have at most `MAX_SIZE.values` values.
+    Each level may have at most `MAX_SIZE["values"]` values.
     """
     # Level by level: a recursion could be driven to its limit by the nesting.
     level: list[Any] = [schema]
     for _ in range(MAX_DEPTH):
-        if sum(map(len, level)) > MAX_SIZE.values:
-            raise ValueError(f"the JSON schemas are too large: at most {MAX_SIZE.values} values")
+        if sum(map(len, level)) > (most := MAX_SIZE["values"]):
+            raise ValueError(f"the JSON schemas are too large: at most {most} values")
         level = [
             inner
             for each in level
@@ -88,14 +67,15 @@ def require_bounded(schemas: Sequence[Mapping[str, Any]]) -> None:
     Each must have passed `require_shallow`. A `pattern` that is not a regular expression is refused
     too.
     """
-    total = SchemaSize()
+    total = Counter[str]()
     for schema in schemas:
         for part in _parts(schema):
-            total += _size(part)
+            size = _size(part)
+            total.update(size)
+            total["characters in a pattern"] = size["characters in a pattern"]
             # Compared after each part, so that a huge schema is not read to its end.
-            for each in fields(SchemaSize):
-                if getattr(total, each.name) > (most := getattr(MAX_SIZE, each.name)):
-                    name = each.name.replace("_", " ")
+            for name, most in MAX_SIZE.items():
+                if total[name] > most:
                     raise ValueError(f"the JSON schemas are too large: at most {most} {name}")
             if isinstance(pattern := part.get("pattern"), str):
                 _require_valid(pattern)
@@ -141,29 +121,25 @@ def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
                     waiting.append(value)
 
 
-def _size(part: Mapping[str, Any]) -> SchemaSize:
-    """Return the size of a schema without its subschemas."""
-    enum = part.get("enum")
+def _size(part: Mapping[str, Any]) -> dict[str, int]:
+    """Return the size of a schema without its subschemas, by the measures of `MAX_SIZE`."""
+    enum, pattern = part.get("enum"), part.get("pattern")
     values = [*(enum if isinstance(enum, list) else ())]
     values += [part["const"]] if "const" in part else []
-    pattern = part.get("pattern")
     length = len(pattern) if isinstance(pattern, str) else 0
-    return SchemaSize(
-        values=1 + len(part),
-        enum_values=len(values),
+    named = [part.get(key) for key in ("properties", "patternProperties")]
+    listed = [part.get(key) for key in _ALTERNATIVES]
+    return {
+        "values": 1 + len(part),
+        "enum values": len(values),
         # More values than the bound are refused anyway, and need not be measured.
-        enum_characters=sum(len(str(value)) for value in values[: MAX_SIZE.enum_values]),
-        properties=sum(_count(part, key, dict) for key in ("properties", "patternProperties")),
-        alternatives=sum(_count(part, key, list) for key in _ALTERNATIVES),
-        longest_pattern=length,
-        pattern_characters=length,
-        pattern_repetitions=_repetitions(pattern) if isinstance(pattern, str) else 0,
-    )
-
-
-def _count(part: Mapping[str, Any], key: str, kind: type[dict[Any, Any] | list[Any]]) -> int:
-    value = part.get(key)
-    return len(value) if isinstance(value, kind) else 0
+        "enum characters": sum(len(str(value)) for value in values[: MAX_SIZE["enum values"]]),
+        "properties": sum(len(each) for each in named if isinstance(each, dict)),
+        "alternatives": sum(len(each) for each in listed if isinstance(each, list)),
+        "characters in a pattern": length,
+        "characters in patterns": length,
+        "repetitions in patterns": _repetitions(pattern) if isinstance(pattern, str) else 0,
+    }
 
 
 # Syntax of ECMA-262 that Python's `re` does not have; see `_require_valid`.

@@ -6,16 +6,14 @@ https://platform.openai.com/docs/api-reference/embeddings
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from agent_server.engine_protocol import Chunk, Chunks
+from agent_server.engine_protocol import Chunk
 from agent_server.errors import InvalidRequest
 from agent_server.schemas.chat import INT32, LogitBias, Sampling, StreamOptions, StrictRequest
-from storage.usage.usage import TokenUsage
 
 MAX_TEXTS = 2048
 """Most texts to embed in one request, OpenAI's own limit."""
@@ -132,26 +130,7 @@ class CompletionRequest(Sampling, StrictRequest):
             yield {**body, "prompt": prompt}
 
 
-async def stream_completions(
-    ask: Callable[[Mapping[str, Any]], Chunks], request: CompletionRequest
-) -> Chunks:
-    """Stream the continuations of all prompts as chat chunks; the last has the total usage.
-
-    `ask` sends a body with a `prompt` to the engine, and streams normalised chunks.
-    """
-    total, each = TokenUsage(), request.n or 1
-    for index, body in enumerate(request.bodies()):
-        async with aclosing(ask(body)) as chunks:
-            async for chunk in chunks:
-                if chunk.get("usage"):
-                    total += TokenUsage.from_wire(chunk["usage"])
-                else:
-                    choices = chunk["choices"]
-                    yield {"choices": [_as_chat(choice, index * each) for choice in choices]}
-    yield {"choices": [], "usage": total.as_wire()}
-
-
-def _as_chat(choice: Chunk, before: int) -> Chunk:
+def as_chat_choice(choice: Chunk, before: int) -> Chunk:
     """Return a choice in the chat API's form, numbered after `before` ones of earlier prompts."""
     logprobs = choice.get("logprobs")
     if logprobs and "tokens" in logprobs:  # the older form: parallel lists

@@ -111,7 +111,7 @@ class ModelConfig(Settings):
     )
     timeout: float = Field(300, gt=0, description="how long the engine may be silent, in seconds")
 
-    @field_validator("path", mode="before")
+    @field_validator("path", "cache_dir", mode="before", check_fields=False)
     @classmethod
     def _expand(cls, value: object) -> object:
         if value in ("", BUILT_IN):
@@ -215,13 +215,6 @@ class ModelSettings(ModelConfig):
         if self.path and not self.entry:
             return self.path
         return self.folder / (self.entry.file if self.entry else DEFAULT_NAME)
-
-    @field_validator("cache_dir", mode="before")
-    @classmethod
-    def _expand_folder(cls, value: object) -> object:
-        if value == "":
-            return None
-        return Path(value).expanduser() if isinstance(value, str) else value
 
     @field_validator("models")
     @classmethod

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from agent_server.engine_protocol import Chunk, Chunks
+from agent_server.engine_protocol import Chunk, Chunks, chunk_of
 from agent_server.errors import InvalidRequest
 from agent_server.schemas.chat import plain
 from agent_server.tool_calling import schema
@@ -153,7 +153,7 @@ async def _auto(
                 held.clear()
     if isinstance(verdict, DetectedCall):
         if words := detector.words.rstrip():
-            yield _chunk({"content": words})
+            yield chunk_of({"content": words})
         many = verdict.many and several
         # A call of a tool that does not exist is the client's to answer.
         called = _tools_named(tools, verdict.name) or [{"function": {"name": verdict.name}}]
@@ -191,19 +191,19 @@ async def _force_call(
             if chunk.get("usage"):
                 usage = TokenUsage.from_wire(chunk["usage"])
             if reasoning := _text(chunk, "reasoning_content"):
-                yield _chunk({"reasoning_content": reasoning})
+                yield chunk_of({"reasoning_content": reasoning})
             for delta in calls_made.feed(piece):
-                yield _chunk({**speaker, "tool_calls": [delta]})
+                yield chunk_of({**speaker, "tool_calls": [delta]})
                 speaker = {}
     made = calls_made.count
     # An engine that does not know schemas writes its calls as it likes.
     if not made and finish != "length":
         deltas = read_calls(text, _names(tools))
         said = {"content": None, "tool_calls": deltas} if deltas else {"content": text}
-        yield _chunk({"role": "assistant", **said})
+        yield chunk_of({"role": "assistant", **said})
         made = len(deltas)
     # A call that ran into the token limit is incomplete: the client gets "length".
-    yield _chunk({}, "tool_calls" if made and finish != "length" else finish)
+    yield chunk_of({}, "tool_calls" if made and finish != "length" else finish)
     if usage is not None:
         first = TokenUsage(usage.prompt, spent.completion) if spent.completion else TokenUsage()
         yield {"choices": [], "usage": (first + usage).as_wire()}
@@ -232,7 +232,3 @@ def _text(chunk: Chunk, key: str = "content") -> str:
 def _finish_reason(chunk: Chunk) -> str | None:
     reasons = [choice.get("finish_reason") for choice in chunk.get("choices", ())]
     return next(filter(None, reasons), None)
-
-
-def _chunk(delta: Mapping[str, Any], finish: str | None = None) -> Chunk:
-    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}

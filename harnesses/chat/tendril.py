@@ -19,6 +19,7 @@ from typing import ClassVar
 from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.status import web_address
 from harnesses.core.text import strip_control_chars
+from llm.memory.room import RoomMemory
 from llm.skills.registry import TEACH
 from llm.tools.toolbox import Toolbox
 from storage.chat_log.event import PUBLIC
@@ -71,7 +72,7 @@ class ChatTendril(Tendril):
     def _tools(self) -> str:
         """Return the names of the tools of every question, with the first lines of their
         descriptions."""
-        memory = self.memory.for_room(CONVERSATION, CONVERSATION, getpass.getuser())
+        memory = RoomMemory.of(self.memory, CONVERSATION, CONVERSATION, getpass.getuser())
         owners = (self, *self._door_tools(), *memory.tools(keeps=True), *self.prompts.tools())
         schemas = Toolbox.from_owners(*owners).schemas()
         functions = [schema["function"] for schema in schemas]

@@ -27,7 +27,7 @@ def permalink(event: Event) -> str:
     It includes channel, time and id, so that a reader can find the line even in another copy of the
     log, where the id may belong to another event.
     """
-    return f"{channel_path(Place(event.network, event.channel))}{event_url(event)}"
+    return f"{channel_path(Place(event.network, event.channel))}{relative_permalink(event)}"
 
 
 def short_link(event: Event) -> str:
@@ -35,7 +35,7 @@ def short_link(event: Event) -> str:
     return f"/line/{event.id}"
 
 
-def event_url(event: Event) -> str:
+def relative_permalink(event: Event) -> str:
     """Return the permalink of an event relative to the page of its channel."""
     time = f"{event.time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return f"?at={event.id}&time={time}#e{event.id}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import keyword
 import re
 from enum import StrEnum
-from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ import typer
 
 from harnesses.core.errors import TendrilError
 from terrarium.config import GROUP as SETTINGS
+from terrarium.entry_points import entry_points
 
 _COMMON = {
     "pyproject.toml.tmpl": "pyproject.toml",
@@ -103,7 +103,7 @@ def _require_usable(name: str) -> None:
             f'"{name}" cannot be a name: it needs lower-case letters, digits and underscores, '
             f"a letter first{hint}"
         )
-    if name in entry_points(group=SETTINGS).names:
+    if name in entry_points(SETTINGS).names:
         raise TendrilError(f'"{name}" is taken: Terrarium has a table [{name}] already')
     if find_spec(_package(name)) is not None:
         raise TendrilError(f'"{name}" is taken: a package {_package(name)} is installed already')

@@ -64,13 +64,13 @@ class CronTendril(Tendril):
         lock = self.config.data / "run" / f"{self.name}-jobs.lock"
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(Worker(self._queue, handlers, self.clock, lock).run())
-            schedule, kept = CronRuns(self.database), dict[str, asyncio.Task[None]]()
+            runs, schedules = CronRuns(self.database), dict[str, asyncio.Task[None]]()
             while True:
                 # Taken before the jobs are read, so that no change is missed.
                 changed = self._changed
                 for name in self._jobs:
-                    if name not in kept or kept[name].done():
-                        kept[name] = tasks.create_task(self._run_schedule(name, schedule))
+                    if name not in schedules or schedules[name].done():
+                        schedules[name] = tasks.create_task(self._run_schedule(name, runs))
                 self.status.ready(", ".join(self._jobs) or "no jobs in [cron.jobs]")
                 await changed.wait()
 
@@ -83,13 +83,13 @@ class CronTendril(Tendril):
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _run_schedule(self, name: str, schedule: CronRuns) -> None:
+    async def _run_schedule(self, name: str, runs: CronRuns) -> None:
         """Enqueue a run of a job whenever it is due, until the job is removed from the
         configuration. Times that were missed while the process was not running count as one."""
-        last = await schedule.last_run(name)
+        last = await runs.last_run(name)
         if last is None:
             last = self.clock.now()
-            await schedule.record_run(name, last)
+            await runs.record_run(name, last)
         while job := self._jobs.get(name):
             # If the clock was once wrong, `last` may be years ahead, and the job would not run.
             last = min(last, self.clock.now())
@@ -113,7 +113,7 @@ class CronTendril(Tendril):
                 await self._queue.add(
                     _DELIVER, payload, key=f"{run}/deliver", lane=lane, depends_on=written
                 )
-                await schedule.record_run(name, due)
+                await runs.record_run(name, due)
                 last = due
 
     async def _write(self, queued: Job) -> object:

@@ -92,7 +92,10 @@ class EventHandler:
         # Parsed before logging, as some commands must not be logged; and once per event, as
         # `take_trigger` also feeds the detector of bot loops.
         asked = policy.take_trigger(heard, behaviour.command_prefix)
-        may_log = behaviour.logging and not (asked and _is_secret(asked))
+        # Neither commands about the person's own data are logged, nor a channel's key.
+        is_join_with_key = asked and asked.command == "join" and " " in asked.words
+        is_secret = is_join_with_key or (asked and asked.command in UNLOGGED)
+        may_log = behaviour.logging and not is_secret
         # What may not be logged is queued without its event: a question still needs its position,
         # which tells the lines before it from those after it.
         first = services.medium.log.write(to_log_event(heard.event, heard.place), may_log=may_log)
@@ -152,8 +155,3 @@ class EventHandler:
         }
         if self._warned.setdefault(person, now) == now:
             await self._services.sender.reply(request, PrivateReply(NOT_LOGGED))
-
-
-def _is_secret(asked: ParsedCommand) -> bool:
-    """Return whether a command is about the person's own data, or contains a channel key."""
-    return asked.command in UNLOGGED or (asked.command == "join" and " " in asked.words.strip())

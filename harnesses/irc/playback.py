@@ -83,25 +83,24 @@ class PlaybackLog:
     async def _write_taken(self) -> None:
         while not self._queue.empty():
             self._taken.append(self._queue.get_nowait())
-        try:
-            if self._taken:
-                await self._write_missing(self._taken)
-        except StorageError as error:
-            _log.error("irc.playback_not_logged", lines=len(self._taken), error=str(error))
-        self._taken = []
-
-    async def _write_missing(self, events: list[Event]) -> None:
-        await self._log.flush()  # live lines may still be queued, where nobody finds them
+        if not self._taken:
+            return
         # Once each, as the histories of two requests may overlap.
-        once = {(e.msgid or e.time.replace(microsecond=0), _key(e)): e for e in events}
+        once = {(e.msgid or e.time.replace(microsecond=0), _key(e)): e for e in self._taken}
         events = list(once.values())
-        known = await find_logged(self._log, events)
-        for number, event in enumerate(events):
-            # Only here split into lines: those of a multiline message share its `msgid`, and would
-            # be taken for repetitions of the first.
-            for line in () if number in known else split_lines(event):
-                self._log.write(line)
-        _log.info("irc.played_back", lines=len(events), missing=len(events) - len(known))
+        try:
+            await self._log.flush()  # live lines may still be queued, where nobody finds them
+            known = await find_logged(self._log, events)
+        except StorageError as error:
+            _log.error("irc.playback_not_logged", lines=len(events), error=str(error))
+        else:
+            for number, event in enumerate(events):
+                # Only here split into lines: those of a multiline message share its `msgid`, and
+                # would be taken for repetitions of the first.
+                for line in () if number in known else split_lines(event):
+                    self._log.write(line)
+            _log.info("irc.played_back", lines=len(events), missing=len(events) - len(known))
+        self._taken = []
 
 
 async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Event]:

@@ -62,10 +62,6 @@ Mechanisms = Annotated[Words, AfterValidator(_mechanisms)]
 Fingerprints = Annotated[Words, AfterValidator(_fingerprints)]
 
 
-def _default_port(values: Mapping[str, Any]) -> int:
-    return 6697 if values.get("tls") else 6667
-
-
 class NetworkSettings(Settings):
     """One IRC network."""
 
@@ -75,7 +71,7 @@ class NetworkSettings(Settings):
     tls: bool = Field(False, description="Encrypt the connection")
     tls_verify: bool = Field(True, description="Refuse a server whose certificate is not valid")
     port: int = Field(
-        default_factory=_default_port,
+        default_factory=lambda values: 6697 if values.get("tls") else 6667,
         ge=1,
         le=65535,
         description="Port of the server; by default 6697 with tls, else 6667",

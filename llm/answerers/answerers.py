@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Protocol
 
 from llm.client.profile import Profile
@@ -23,7 +22,9 @@ from llm.reading.times import without_time
 from storage.chat_log import statistics
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.event_table import Query
+from storage.passages.passages import find_mentions
 from storage.passages.replies import FOLLOWING_LINES, replies
+from terrarium.entry_points import entry_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,8 @@ class FactAnswerer:
                 return f"I have not seen {slots.names[0]} here."
             case "counts" if slots.topic:
                 by_nick = slots.person or None
-                found = await window.log.mentions_for_model(
+                found = await window.log.read(
+                    find_mentions,
                     slots.topic,
                     replace(slots.span.within(within), nick=by_nick),
                     window.line_filter,
@@ -164,6 +166,10 @@ class FactAnswerer:
                 since = f", the first on {stats.first:%Y-%m-%d}" if stats.first else ""
                 who = window.quoting.nick(slots.person)
                 return f"{who} has said {lines} here{slots.span.phrase}{since}."
+            case "counts" if slots.span:
+                span = slots.span
+                told = await _in_all(window, span.within(within), span.phrase)
+                return told or f"Nobody said anything here{span.phrase}."
             case "missed":
                 return await _sum_up_missed(window, slots.span.within(within), slots.span.phrase)
             case "links":
@@ -171,11 +177,12 @@ class FactAnswerer:
         return None
 
 
-async def _in_all(window: LogWindow, within: Query) -> str:
-    """Return how many lines were said here, and by whom most; "" if none."""
+async def _in_all(window: LogWindow, within: Query, phrase: str = "") -> str:
+    """Return how many lines were said here, by how many people, and by whom most; "" if none."""
     stats = await window.log.read(statistics.stats, replace(within, own=False), top=_MOST_NAMED)
     most = ", ".join(f"{window.quoting.nick(nick)} {lines:,}" for nick, lines in stats.top)
-    return f"In all {stats.lines:,} lines, most by {most}." if most else ""
+    by = "1 person" if stats.people == 1 else f"{stats.people} people, most by {most}"
+    return f"In all {stats.lines:,} lines{phrase} by {by}." if most else ""
 
 
 async def _last_seen(window: LogWindow, nick: str, asked: AskedQuestion) -> str | QuotedAnswer:
@@ -234,7 +241,7 @@ async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | 
 def _select_most_answered(said: Sequence[Event]) -> tuple[Event, ...]:
     """Return the lines that most of the lines after them seem to reply to, in order of time."""
     scores = {
-        event.id: sum(each.chance for each in replies(event, said[place + 1 :][:FOLLOWING_LINES]))
+        event.id: sum(chance for _, chance in replies(event, said[place + 1 :][:FOLLOWING_LINES]))
         for place, event in enumerate(said)
         if "?" in event.text
     }
@@ -351,7 +358,7 @@ class HonestAnswerer:
 @cache
 def answerers() -> Sequence[Answerer]:
     """Return the answerers in order: facts, skills, those of packages, the log, honest refusals."""
-    added = [entry.load()() for entry in entry_points(group=ENTRY_POINT_GROUP)]
+    added = [entry.load()() for entry in entry_points(ENTRY_POINT_GROUP)]
     return [FactAnswerer(), SkillAnswerer(), *added, LogAnswerer(), HonestAnswerer()]
 
 

@@ -1,4 +1,4 @@
-"""The stores of a tendril's memory, and the job that makes a summary, episodes and facts of turns.
+"""The memory of a tendril, and the job that makes a summary, episodes and facts of turns.
 
 Plain rules over counts and sizes decide what is due. A job makes one batch of each kind and then
 schedules the next one. The result of a batch is stored in one transaction with its watermark
@@ -8,12 +8,11 @@ and a repeated one finds nothing to do.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import accumulate
-from typing import Any, Self
+from typing import Any
 
 import structlog
 
@@ -23,8 +22,8 @@ from llm.memory import prompts
 from llm.memory.settings import MemorySettings
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, Unreachable
 from llm.messages.message import Message
+from llm.scheduling.worker import Handler
 from storage.chat_log.opt_outs import person_of
-from storage.db.database import Database
 from storage.memory.deletion import CONSOLIDATE
 from storage.memory.memories import (
     HEARSAY,
@@ -38,7 +37,6 @@ from storage.memory.memories import (
 )
 from storage.queues.jobs import Job, Jobs
 from terrarium.clock import Clock
-from terrarium.config import Config
 
 # Above 40 turns that are not summarised, all but the newest 30 go into the summary.
 MAX_UNSUMMARISED = 40
@@ -63,70 +61,7 @@ _UNCONFIRMED_LIFETIME = timedelta(days=90)
 # Of an answer by purpose, for models that ramble; what others think would count against it.
 _MAX_ANSWER_TOKENS = {"summary": 400, "episode": 120, "facts": 300}
 
-_MAX_CANDIDATES = 50  # candidates from the full-text search
-# The half-life of the bonus for recent memories, which count up to twice as much as old ones.
-_RECENCY_HALF_LIFE = timedelta(days=30)
-
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryServices:
-    """The stores of one tendril's memory, the search in them, and the client for its model."""
-
-    tendril: str
-    settings: MemorySettings
-    client: AgentClient
-    catalog: ModelCatalog
-    clock: Clock
-    jobs: Jobs
-    memories: Memories
-
-    @classmethod
-    def open(
-        cls,
-        tendril: str,
-        database: Database,
-        jobs: Jobs,
-        client: AgentClient,
-        catalog: ModelCatalog,
-        clock: Clock,
-        config: Config,
-    ) -> Self:
-        """Create the stores over a tendril's `database`."""
-        settings = config.section(MemorySettings)
-        return cls(tendril, settings, client, catalog, clock, jobs, Memories(database))
-
-    def now(self) -> datetime:
-        """Return the current time."""
-        return self.clock.now()
-
-    async def learns(self) -> bool:
-        """Return whether the model is used to make memories of what was said.
-
-        Raises Unreachable while it is unknown whether the model is good enough: a bad memory is
-        permanent, so the job is rather retried later.
-        """
-        if self.settings.learn != "auto":
-            return self.settings.learn == "on"
-        judgement = await self.catalog.tool_judgement(await self.catalog.fast())
-        if judgement is None:
-            raise Unreachable("it is not known yet whether the model can be trusted with memories")
-        return judgement
-
-    async def search(self, room: str, text: str, limit: int) -> list[Memory]:
-        """Return the `limit` best matches among a room's memories, by their words and age, best
-        first. Raises StorageError."""
-        found = await self.memories.search(room, text, _MAX_CANDIDATES)
-        now = self.now()
-
-        def worth(match: tuple[Memory, float]) -> tuple[float, int]:
-            memory, score = match
-            age = max(timedelta(), now - memory.time) / _RECENCY_HALF_LIFE
-            # The full-text score is unbounded; map it to 0..1.
-            return score / (1 + score) * (0.5 + 0.5 * math.pow(0.5, age)), memory.id
-
-        return [memory for memory, _ in sorted(found, key=worth, reverse=True)[:limit]]
 
 
 class EmptyReply(Exception):
@@ -164,38 +99,69 @@ def due_in(marks: Watermarks, sizes: Sequence[tuple[int, int]]) -> Due:
     )
 
 
-class Consolidator:
-    """Schedules and runs the jobs that make a room's memories."""
+@dataclass(frozen=True, slots=True)
+class TendrilMemory:
+    """The memory in a tendril's file.
 
-    def __init__(self, services: MemoryServices) -> None:
-        self._services = services
-        self._memories = services.memories
+    It has the `memories` of all rooms, and schedules and runs the `jobs` in which the `client`'s
+    model makes them of turns. `llm.memory.room` shows one room to one person.
+    """
+
+    tendril: str
+    settings: MemorySettings
+    client: AgentClient
+    catalog: ModelCatalog
+    clock: Clock
+    jobs: Jobs
+    memories: Memories
+
+    async def learns(self) -> bool:
+        """Return whether the model is used to make memories of what was said.
+
+        Raises Unreachable while it is unknown whether the model is good enough: a bad memory is
+        permanent, so the job is rather retried later.
+        """
+        if self.settings.learn != "auto":
+            return self.settings.learn == "on"
+        judgement = await self.catalog.tool_judgement(await self.catalog.fast())
+        if judgement is None:
+            raise Unreachable("it is not known yet whether the model can be trusted with memories")
+        return judgement
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of the memory jobs, by kind."""
+        return {CONSOLIDATE: self.run}
 
     async def schedule_check(self) -> None:
         """Add a job that looks in all rooms for what is due, after all other work. Raises
         StorageError."""
-        await self._services.jobs.add(CONSOLIDATE, {"room": ""}, priority=_JOB_PRIORITY)
+        await self.jobs.add(CONSOLIDATE, {"room": ""}, priority=_JOB_PRIORITY)
+
+    async def compact(self, room: str, through: int) -> None:
+        """Schedule extending the summary of a room up to a turn. Raises StorageError."""
+        await self.memories.want_summary(room, through)
+        await self.schedule(room)
 
     async def schedule(self, room: str) -> None:
         """Add the job of a room if anything is due there, once. Raises StorageError."""
         key = ""
         try:
-            learns = await self._services.learns()
-            backlog = await self._memories.backlog(room, MAX_NOTES)
+            learns = await self.learns()
+            backlog = await self.memories.backlog(room, MAX_NOTES)
             marks = backlog.watermarks
             is_due = due_in(marks, backlog.sizes) != Due() or backlog.gaps
             oldest_note = backlog.notes[0] if len(backlog.notes) >= MAX_NOTES else 0
             if not (learns and is_due) and not oldest_note:
                 return
             if not marks.version:
-                marks = await self._memories.progress(room)
+                marks = await self.memories.progress(room)
             # The version changes when something is forgotten: then the same turns are gone through
             # again.
             starts = (marks.version, marks.wanted, marks.summary, marks.episodes, marks.facts)
             key = "/".join(map(str, (CONSOLIDATE, room, *starts, len(backlog.gaps), oldest_note)))
         except Unreachable:  # not yet known whether the model may be used: look later
             pass
-        await self._services.jobs.add(
+        await self.jobs.add(
             CONSOLIDATE, {"room": room}, key=key, lane=f"memory/{room}", priority=_JOB_PRIORITY
         )
 
@@ -206,18 +172,18 @@ class Consolidator:
         """
         room = job.payload.get("room")
         if not room:
-            for each in await self._memories.room_names():
+            for each in await self.memories.room_names():
                 await self.schedule(each)
             return
-        learns = await self._services.learns()
-        await self._memories.progress(room)  # which creates the watermarks
+        learns = await self.learns()
+        await self.memories.progress(room)  # which creates the watermarks
         steps = [self._merge_notes]
         if learns:
             steps = [self._record_episode, self._extract_facts, self._merge_notes, self._summarise]
         failed: Exception | None = None
         for step in steps:
             try:
-                await step(await self._memories.backlog(room, MAX_NOTES))
+                await step(await self.memories.backlog(room, MAX_NOTES))
             except (Unreachable, Busy):
                 raise
             except (ModelError, EmptyReply) as error:  # the other steps may succeed
@@ -231,7 +197,7 @@ class Consolidator:
         marks, size = backlog.watermarks, _SUMMARY_BATCH_TURNS
         through = due_in(marks, backlog.sizes).summary
         while through:
-            turns = await self._memories.turns(marks.room, marks.summary, through, size)
+            turns = await self.memories.turns(marks.room, marks.summary, through, size)
             # A batch that is not full has all turns up to the end, even if its last id is lower.
             reached = turns[-1].id if len(turns) == size else through
             try:
@@ -241,7 +207,7 @@ class Consolidator:
                     raise
                 size //= 2  # try again with fewer turns
             else:
-                await self._memories.advance_summary(marks, reached, summary, turns)
+                await self.memories.advance_summary(marks, reached, summary, turns)
                 return
 
     async def _record_episode(self, backlog: RoomBacklog) -> None:
@@ -252,7 +218,7 @@ class Consolidator:
             return
         after = gap.first_turn - 1 if gap else marks.episodes
         limit = _MAX_GAP_TURNS if gap else EPISODE_TURNS
-        turns = await self._memories.turns(marks.room, after, through, limit)
+        turns = await self.memories.turns(marks.room, after, through, limit)
         episode = None
         if turns:
             longest = (await self._profile()).message_length
@@ -266,7 +232,7 @@ class Consolidator:
                 last_turn=through,
                 begun=turns[0].time,
             )
-        await self._memories.add_episode(marks, gap or through, episode, turns)
+        await self.memories.add_episode(marks, gap or through, episode, turns)
 
     async def _extract_facts(self, backlog: RoomBacklog) -> None:
         """Extract facts about people from a room's next turns."""
@@ -274,7 +240,7 @@ class Consolidator:
         through = due_in(marks, backlog.sizes).facts
         if not through:
             return
-        turns = await self._memories.turns(room, marks.facts, through, FACT_BATCH_TURNS)
+        turns = await self.memories.turns(room, marks.facts, through, FACT_BATCH_TURNS)
         facts: list[Memory] = []
         if turns:
             messages = prompts.facts_messages(turns, (await self._profile()).message_length)
@@ -295,8 +261,8 @@ class Consolidator:
                 )
                 for turn, fact in prompts.facts_in(answer, turns)
             ]
-        oldest = self._services.now() - _UNCONFIRMED_LIFETIME
-        await self._memories.advance_facts(marks, through, facts, oldest)
+        oldest = self.clock.now() - _UNCONFIRMED_LIFETIME
+        await self.memories.advance_facts(marks, through, facts, oldest)
 
     async def _merge_notes(self, backlog: RoomBacklog) -> None:
         """Merge a room's oldest notes into an episode if it has too many; without the model, it is
@@ -305,9 +271,9 @@ class Consolidator:
             return
         marks = backlog.watermarks
         # The store returns the newest ones, oldest first.
-        notes = (await self._memories.latest(marks.room, MemoryKind.NOTE))[:MERGED_NOTES]
+        notes = (await self.memories.latest(marks.room, MemoryKind.NOTE))[:MERGED_NOTES]
         texts = [note.text for note in notes]
-        if await self._services.learns():
+        if await self.learns():
             text = await self._ask_model(marks.room, "episode", prompts.notes_messages(texts))
         else:
             each = prompts.MAX_EPISODE_LENGTH // len(texts) - 1
@@ -321,10 +287,10 @@ class Consolidator:
             last_turn=max(note.last_turn for note in notes),
             begun=min(note.begun or note.time for note in notes),
         )
-        await self._memories.replace_notes(marks, notes, episode)
+        await self.memories.replace_notes(marks, notes, episode)
 
     async def _summary(self, room: str, turns: Sequence[RoomTurn], through: int) -> Memory:
-        old = await self._memories.latest(room, MemoryKind.SUMMARY, 1)
+        old = await self.memories.latest(room, MemoryKind.SUMMARY, 1)
         longest = (await self._profile()).message_length
         messages = prompts.summary_messages(old[0].text if old else "", turns, longest)
         text = await self._ask_model(room, "summary", messages)
@@ -339,8 +305,7 @@ class Consolidator:
 
     async def _profile(self) -> Profile:
         """Return the profile of the model that makes the memories."""
-        catalog = self._services.catalog
-        return Profile.from_card(await catalog.card(await catalog.fast()))
+        return Profile.from_card(await self.catalog.card(await self.catalog.fast()))
 
     async def _ask_model(
         self,
@@ -351,9 +316,9 @@ class Consolidator:
     ) -> str:
         profile = await self._profile()
         options = RequestOptions(
-            f"{self._services.tendril}/memory",
+            f"{self.tendril}/memory",
             "background",
-            await self._services.catalog.fast(),
+            await self.catalog.fast(),
             purpose=purpose,
             room=room,
             temperature=0.0,
@@ -361,14 +326,12 @@ class Consolidator:
             filters_output=profile.filters_output,
         )
         try:
-            reply = await self._services.client.chat(
-                messages, options, response_format=answer_format
-            )
+            reply = await self.client.chat(messages, options, response_format=answer_format)
         except RequestRejected:
             if answer_format is None:
                 raise
             # The server may not support `response_format`; the parser of facts is lenient.
-            reply = await self._services.client.chat(messages, options)
+            reply = await self.client.chat(messages, options)
         if not reply.text:
             raise EmptyReply
         _log.info("memory.made", purpose=purpose, tokens=reply.usage.prompt)
@@ -377,7 +340,7 @@ class Consolidator:
         return reply.text
 
     def _memory(self, layer: MemoryKind, room: str, text: str, **values: Any) -> Memory:
-        return Memory(layer=layer, room=room, text=text, time=self._services.now(), **values)
+        return Memory(layer=layer, room=room, text=text, time=self.clock.now(), **values)
 
 
 def _truncate(text: str, longest: int) -> str:

@@ -1,4 +1,4 @@
-"""The memory of a tendril, room by room: prompt sections, tools, commands, background jobs.
+"""The memory of one room, as it serves one person: prompt sections, tools, commands.
 
 The beginning of a prompt must not change from one question to the next, or the engine's prefix
 cache is lost. The selection of memories that a room's prompts show is therefore stored, is the same
@@ -8,8 +8,8 @@ cold), or when something was forgotten.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
@@ -17,7 +17,7 @@ from typing import Annotated
 import structlog
 from pydantic import BaseModel, Field
 
-from llm.memory.consolidation import Consolidator, MemoryServices
+from llm.memory.consolidation import TendrilMemory
 from llm.memory.prompts import (
     MAX_FACT_LENGTH,
     MAX_KEY_LENGTH,
@@ -27,12 +27,10 @@ from llm.memory.prompts import (
     one_line,
 )
 from llm.messages.message import PromptSection
-from llm.scheduling.worker import Handler
 from llm.tools.consent import to_forget, to_remember
 from llm.tools.toolbox import tool
 from storage.chat_log.opt_outs import person_of
 from storage.db.errors import StorageError
-from storage.memory.deletion import CONSOLIDATE
 from storage.memory.memories import MANUAL, Memory, MemoryKind, RoomMemorySnapshot
 
 # What people write of themselves, and the key of the fact; "" for the one that they name.
@@ -96,6 +94,9 @@ SHOWN_EPISODES = 5
 """The number of newest episodes that a prompt shows."""
 
 _MAX_SEARCH_RESULTS = 8  # memories in a result of `search_memory`
+_MAX_RANKED = 50  # results of the full-text search that are ranked by age too
+# The half-life of the bonus for recent memories, which count up to twice as much as old ones.
+_RECENCY_HALF_LIFE = timedelta(days=30)
 
 # The stable sections are selected again after so many turns, or such a pause.
 _RENEWAL_TURNS = 10
@@ -120,11 +121,15 @@ class RoomMemory:
     """The memory of one room, as it serves a conversation with one person; gives access to no other
     room, and to the facts and notes of nobody else."""
 
-    services: MemoryServices
-    consolidator: Consolidator
+    memory: TendrilMemory
     room: str
     conversation: str
     person: str
+
+    @classmethod
+    def of(cls, memory: TendrilMemory, room: str, conversation: str, person: str) -> RoomMemory:
+        """Return the memory of a room; the name of the person may be in any spelling."""
+        return cls(memory, room, conversation, person_of(person))
 
     def tools(self, keeps: bool) -> tuple[MemoryTools, ...]:
         """Return the memory tools for the person; none unless memory `keeps` what they say."""
@@ -138,7 +143,7 @@ class RoomMemory:
             layer=MemoryKind.FACT if name else MemoryKind.NOTE,
             room=self.room,
             text=one_line(value, MAX_FACT_LENGTH if name else MAX_NOTE_LENGTH),
-            time=self.services.now(),
+            time=self.memory.clock.now(),
             subject=self.person,
             key=name,
             source=self.person,
@@ -146,38 +151,48 @@ class RoomMemory:
             confidence=MANUAL,
             conversation=self.conversation,
         )
-        await self.services.memories.add(memory)
+        await self.memory.memories.add(memory)
         return name
 
     async def facts(self) -> list[Memory]:
         """Return the facts about the person: first those they asked to remember, then by
         confidence. Raises StorageError."""
-        return await self.services.memories.facts(self.room, self.person)
+        return await self.memory.memories.facts(self.room, self.person)
 
     async def fact(self, key: str) -> Memory | None:
         """Return the fact under a key, None if there is none. Raises StorageError."""
-        return await self.services.memories.fact(self.room, self.person, key_of(key))
+        return await self.memory.memories.fact(self.room, self.person, key_of(key))
 
     async def notes(self) -> list[Memory]:
         """Return the person's notes, oldest first. Raises StorageError."""
-        notes = await self.services.memories.latest(self.room, MemoryKind.NOTE)
+        notes = await self.memory.memories.latest(self.room, MemoryKind.NOTE)
         return [note for note in notes if note.subject == self.person]
 
     async def forget(self, key: str | None = None) -> int:
         """Delete the fact under a key, or all facts and notes; return how many there were. Raises
         StorageError."""
         name = None if key is None else key_of(key)
-        return await self.services.memories.forget(self.room, self.person, name)
+        return await self.memory.memories.forget(self.room, self.person, name)
 
     async def search(self, text: str, limit: int) -> list[Memory]:
-        """Return the memories of the room that match a text best. Raises StorageError."""
-        return await self.services.search(self.room, text, limit)
+        """Return the `limit` best matches among the room's memories, by their words and age, best
+        first. Raises StorageError."""
+        found = await self.memory.memories.search(self.room, text, _MAX_RANKED)
+        now = self.memory.clock.now()
+
+        def worth(match: tuple[Memory, float]) -> tuple[float, int]:
+            memory, score = match
+            age = max(timedelta(), now - memory.time) / _RECENCY_HALF_LIFE
+            # The full-text score is unbounded; map it to 0..1.
+            return score / (1 + score) * (0.5 + 0.5 * math.pow(0.5, age)), memory.id
+
+        return [memory for memory, _ in sorted(found, key=worth, reverse=True)[:limit]]
 
     async def sections(self, question: str) -> Sections:
         """Return the memory sections of a prompt; none if the store cannot be read."""
         words = _words(question)
         try:
-            snapshot = await self.services.memories.load_for_prompt(
+            snapshot = await self.memory.memories.load_for_prompt(
                 self.room, self.person, " ".join(sorted(words)), _MAX_CANDIDATES
             )
             stable = await self._stable(snapshot)
@@ -205,7 +220,7 @@ class RoomMemory:
 
     async def after_turn(self) -> None:
         """Schedule the job that a stored turn may make due. Raises StorageError."""
-        await self.consolidator.schedule(self.room)
+        await self.memory.schedule(self.room)
 
     async def _stable(self, snapshot: RoomMemorySnapshot) -> PromptMemory:
         """Return the stored selection of stable memories, or a new one when it is time."""
@@ -213,12 +228,12 @@ class RoomMemory:
         stored = PromptMemory.model_validate_json(snapshot.shown) if snapshot.shown else None
         if stored is None and not snapshot.anything:  # a new room: nothing to select from
             return PromptMemory()
-        recent = snapshot.last and self.services.now() - snapshot.last < _RENEWAL_PAUSE
+        recent = snapshot.last and self.memory.clock.now() - snapshot.last < _RENEWAL_PAUSE
         if stored and recent and snapshot.turns < _RENEWAL_TURNS:
             return stored
         # The version is read before the memories: if something is forgotten in between, the
         # selection is not stored, as it may still contain it.
-        memories = self.services.memories
+        memories = self.memory.memories
         watermarks = await memories.progress(self.room)
         chosen = await self._choose()
         if chosen != (stored or PromptMemory()):
@@ -226,7 +241,7 @@ class RoomMemory:
         return chosen
 
     async def _choose(self) -> PromptMemory:
-        memories, room = self.services.memories, self.room
+        memories, room = self.memory.memories, self.room
         facts, budget = [], _FACT_BUDGET
         for fact in await memories.facts(room, limit=_FACT_BUDGET // 10):
             budget -= len(fact_line(fact)) + 1
@@ -346,41 +361,3 @@ def fact_line(fact: Memory) -> str:
 
 def _words(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text)}
-
-
-class TendrilMemory:
-    """The memory in a tendril's file."""
-
-    def __init__(self, services: MemoryServices) -> None:
-        self.memories = services.memories
-        self._services = services
-        self._consolidator = Consolidator(services)
-
-    def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of the memory jobs, by kind."""
-        return {CONSOLIDATE: self._consolidator.run}
-
-    def for_room(self, room: str, conversation: str, person: str) -> RoomMemory:
-        """Return the memory of a room, as it serves a conversation with a person."""
-        return RoomMemory(self._services, self._consolidator, room, conversation, person_of(person))
-
-    async def schedule_check(self) -> None:
-        """Schedule a check for what is due in all rooms, which runs after all other work.
-
-        Raises StorageError.
-        """
-        await self._consolidator.schedule_check()
-
-    async def on_cleared(self, conversation: str, room: str) -> None:
-        """Schedule the rebuilding of memories that a cleared conversation was part of, if others
-        share its room.
-
-        Raises StorageError.
-        """
-        if room != conversation:
-            await self._consolidator.schedule(room)
-
-    async def compact(self, room: str, through: int) -> None:
-        """Schedule extending the summary of a room up to a turn. Raises StorageError."""
-        await self.memories.want_summary(room, through)
-        await self._consolidator.schedule(room)

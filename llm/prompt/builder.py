@@ -24,7 +24,7 @@ from llm.skills.registry import SkillRegistry, lessons
 from llm.tools.consent import Asker
 from llm.tools.toolbox import NOBODY, Toolbox, describe
 from storage.db.errors import StorageError
-from storage.memory.conversations import FILES, SkillTable
+from storage.memory.skills import FILES, SkillTable
 from terrarium.config import Config, ConfigError
 from terrarium.front_matter import NAME, parse
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import structlog
 
 from llm.messages.errors import Busy, Unreachable
 from storage.db.errors import StorageError
+from storage.db.process_lock import wait_for_lock
 from storage.queues.jobs import LEASE, Job, Jobs
 from terrarium.clock import Clock
 
@@ -53,7 +53,7 @@ class Worker:
 
     async def run(self) -> None:
         """Acquire the lock, then run jobs until cancelled."""
-        async with self._exclusive_lock(), asyncio.TaskGroup() as tasks:
+        async with wait_for_lock(self._lock, _POLL_INTERVAL), asyncio.TaskGroup() as tasks:
             while True:
                 # Cleared before claiming: a job added from here on sets it again, so that
                 # `_wait_for_work` returns at once and no wake-up is lost.
@@ -121,17 +121,3 @@ class Worker:
         else:
             await self._jobs.finish(job, result)
             _log.info("worker.done", kind=job.kind, job=job.id)
-
-    @asynccontextmanager
-    async def _exclusive_lock(self) -> AsyncIterator[None]:
-        """Hold the exclusive file lock, waiting for it if necessary. The kernel releases it however
-        the process ends."""
-        self._lock.parent.mkdir(parents=True, exist_ok=True)
-        with self._lock.open("a") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    await asyncio.sleep(_POLL_INTERVAL)
-            yield

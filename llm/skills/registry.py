@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, TypeVar
@@ -29,9 +29,10 @@ from llm.reading.reading import Reading
 from llm.skills.hint import Hint, HintContext, WorkedOut
 from llm.tools.consent import to_learn, to_unlearn
 from llm.tools.toolbox import ToolError, tool, tools_in, tools_of
-from storage.memory.conversations import SkillTable, TaughtSkill
+from storage.memory.skills import SkillTable, TaughtSkill
 from storage.passages.words import MAX_RARITY, content_stems, rarity
 from terrarium.config import Config, ConfigError
+from terrarium.entry_points import entry_points
 from terrarium.front_matter import NAME, parse
 
 ENTRY_POINT_GROUP = "terrarium.skills"
@@ -138,7 +139,7 @@ class SkillRegistry:
         skills: dict[str, Skill] = {}
         errors: dict[str, str] = {}
         sources: list[tuple[str, EntryPoint | Path]] = [
-            *((entry.name, entry) for entry in entry_points(group=ENTRY_POINT_GROUP)),
+            *((entry.name, entry) for entry in entry_points(ENTRY_POINT_GROUP)),
             *((path.parent.name, path.parent) for path in sorted(folder.glob(f"*/{FILE}"))),
         ]
         for name, source in sources:

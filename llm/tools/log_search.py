@@ -27,7 +27,7 @@ from storage.chat_log import statistics
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import SPOKEN, Event, EventType, PendingEvent, Place, Scope
 from storage.log import ChatLog, Query
-from storage.passages.passages import MAX_COUNTED, PEOPLE, LineFilter, Mentions
+from storage.passages.passages import MAX_COUNTED, PEOPLE, LineFilter, Mentions, find_mentions
 from storage.passages.words import asks
 from storage.search.models import SearchQuery
 from storage.search.query_parser import ParsedQuery, TermKind, parse
@@ -281,7 +281,7 @@ class LogTools:
         none = _quoting(f"no line matches: {escape_tags(text)}")
         if is_exact and narrows:
             return none
-        mentions = await self.log.mentions_for_model(text, within, line_filter)
+        mentions = await self.log.read(find_mentions, text, within, line_filter)
         if not mentions.words:  # none but the most frequent words
             return await self._matching(text, within, line_filter, most) or none
         blocks = _blocks(mentions)

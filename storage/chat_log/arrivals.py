@@ -14,22 +14,11 @@ from dataclasses import dataclass
 
 from storage.chat_log.event import Event
 from storage.chat_log.event_table import Query, channels_in, conditions, event_of
-from storage.connection import Connection, Dialect
+from storage.connection import GIVEN, Connection
 
-# SQLite's counter is committed with its rows, and also counts those that were deleted since.
-# PostgreSQL's sequence runs ahead of what is committed: a reader that started from its value would
-# miss the rows of transactions still in progress.
-_LAST = {
-    Dialect.SQLITE: "SELECT seq FROM sqlite_sequence WHERE name = 'arrivals'",
-    Dialect.POSTGRES: "SELECT coalesce(max(seq), 0) FROM arrivals",
-}
 # In SQLite a CROSS JOIN fixes the order of the loops: over the newest arrivals first, then a lookup
 # by id. The planner might otherwise begin with all events of the channels.
-_JOINED = {
-    Dialect.SQLITE: "arrivals CROSS JOIN events e ON e.id = event_id",
-    Dialect.POSTGRES: "arrivals JOIN events e ON e.id = event_id",
-}
-_IN_CHANNELS = "channel_id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
+_IN_CHANNELS = f"arrivals CROSS JOIN events e WHERE e.id = event_id AND channel_id IN {GIVEN}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +39,11 @@ class LogEnd:
 
 def end(connection: Connection) -> LogEnd:
     """Return the current end of the log."""
-    row = connection.execute(_LAST[connection.dialect]).fetchone()
-    (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
-    return LogEnd(int(row[0]) if row else 0, int(newest))
+    # Lower than before if the last arrivals were deleted, which skips and repeats nothing: no `seq`
+    # is used twice. The counter behind it would not do, as it runs ahead of what is committed.
+    sql = "SELECT (SELECT max(seq) FROM arrivals), (SELECT max(id) FROM events)"
+    position, newest = connection.execute(sql).fetchone()
+    return LogEnd(position or 0, newest or 0)
 
 
 def position_of(connection: Connection, event_id: int) -> int | None:
@@ -68,9 +59,8 @@ def after(connection: Connection, query: Query, position: int) -> Arrivals:
     channels = channels_in(connection, query)
     where, values = conditions(connection, query)
     rows = connection.execute(
-        f"SELECT e.*, seq FROM {_JOINED[connection.dialect]} WHERE seq > ? AND {_IN_CHANNELS}"
-        f" AND {where} ORDER BY seq LIMIT ?",
-        [position, json.dumps(list(channels.rows)), *values, query.limit],
+        f"SELECT e.*, seq FROM {_IN_CHANNELS} AND seq > ? AND {where} ORDER BY seq LIMIT ?",
+        [json.dumps(list(channels.rows)), position, *values, query.limit],
     ).fetchall()
     # On a full page there may be more after its last row. Else all arrivals up to the end were
     # looked at, so the next call can skip those that did not match.
@@ -84,8 +74,7 @@ def newest_id_in_channels(connection: Connection, query: Query) -> int:
     asks for; 0 when there is none."""
     channels = channels_in(connection, query)
     row = connection.execute(
-        f"SELECT event_id FROM {_JOINED[connection.dialect]}"
-        f" WHERE {_IN_CHANNELS} ORDER BY seq DESC LIMIT 1",
+        f"SELECT event_id FROM {_IN_CHANNELS} ORDER BY seq DESC LIMIT 1",
         [json.dumps(list(channels.rows))],
     ).fetchone()
     return int(row[0]) if row else 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 
 from storage import log_index
+from storage.chat_log.event_table import rows_of
 from storage.connection import Dialect
 from storage.db.database import Connection, Database
 
@@ -23,8 +23,7 @@ async def remove(database: Database, ids: Sequence[int]) -> int:
     """
 
     def remove_batch(db: Connection, batch: Sequence[int]) -> int:
-        sql = "SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
-        rows = db.execute(sql, [json.dumps(batch)]).fetchall()
+        rows = rows_of(db, batch).fetchall()
         private = {row[0] for row in db.execute("SELECT id FROM channels WHERE private = 1")}
         log_index.remove_events(db, rows, private)
         for table, key in (("events", "id"), ("arrivals", "event_id")):

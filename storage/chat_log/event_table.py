@@ -12,7 +12,7 @@ that they saw, and must not miss any either. So an event that is older than the 
 gets an id after it, if it is older by at most `MAX_DELAY_MS`, or by `MAX_CLOCK_LAG_MS` if it is
 said now (a server's clock may have been set back). Only older events, which are history, get an id
 in the past. An id is therefore never before its event's time and seldom much after it;
-`AllocatedIds.drift` is the largest difference.
+the largest difference is the `drift` of its partition.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from typing import Any
 from storage import log_index
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import CHANNEL_PREFIXES, Event, EventType, Scope, is_private
-from storage.db.database import Connection, Row, from_micros, to_micros
+from storage.connection import GIVEN, Connection, Cursor, Row
+from storage.db.database import from_micros, to_micros
 
 MAX_DELAY_MS = 300_000  # milliseconds for which a line may be delayed: a net split, a slow server
 # Milliseconds by which the time of a line may lag although it is said now.
@@ -48,15 +49,14 @@ _TAKEN_IDS = (
     "SELECT DISTINCT events.id FROM json_each(?) t"
     " JOIN events ON events.id BETWEEN CAST(t.value AS BIGINT) AND CAST(t.value AS BIGINT) + ?"
 )
-_GIVEN = "(SELECT CAST(value AS BIGINT) FROM json_each(?))"
 # Lines that were removed meanwhile are left out.
 _ADD_QUOTES = f"""
-INSERT INTO quotes SELECT a.id, l.id FROM events a JOIN events l ON l.id IN {_GIVEN}
+INSERT INTO quotes SELECT a.id, l.id FROM events a JOIN events l ON l.id IN {GIVEN}
 WHERE a.id = ? ON CONFLICT DO NOTHING"""
 _SOURCES = f"""
-SELECT id FROM events WHERE own = 0 AND id IN {_GIVEN} UNION
+SELECT id FROM events WHERE own = 0 AND id IN {GIVEN} UNION
 SELECT line_id FROM quotes JOIN events e ON answer_id IN (e.id, e.reply_to)
-WHERE own = 1 AND e.id IN {_GIVEN}"""
+WHERE own = 1 AND e.id IN {GIVEN}"""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXTS = ("network", "channel", "nick", "user", "host", "account", "target", "msgid", "text")
 _MAX_CACHED_EVENTS = 512  # events in the cache: a prompt repeats most lines of the one before
@@ -78,20 +78,21 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
         connection.executemany(_CHANNEL, [(*name, is_private(name[1])) for name in new])
         channels, private = _known_channels(connection)
     times = [to_micros(event.time) for event in events]
-    placed = allocate_ids(connection, times, MAX_CLOCK_LAG_MS if live else MAX_DELAY_MS)
+    late = MAX_CLOCK_LAG_MS if live else MAX_DELAY_MS
+    ids, current, drift = allocate_ids(connection, times, late)
     rows = [
         values(event, event_id, channels[event.network, log_index.fold_name(event.channel)], time)
-        for event, event_id, time in zip(events, placed.ids, times, strict=True)
+        for event, event_id, time in zip(events, ids, times, strict=True)
     ]
     connection.insert_rows("events", rows)
-    log_index.add_events(connection, rows, private, placed.drift)
-    arrived = placed.ids if live else placed.current
+    log_index.add_events(connection, rows, private, drift)
+    arrived = ids if live else current
     connection.insert_rows("arrivals (event_id)", [[each] for each in arrived])
     connection.execute(_TRIM, [KEPT_ARRIVALS, _TRIM_STEP])
-    for event, event_id in zip(events, placed.ids, strict=True):
+    for event, event_id in zip(events, ids, strict=True):
         if event.quotes:
             add_quotes(connection, event_id, event.quotes)
-    return placed.ids
+    return ids
 
 
 def _known_channels(connection: Connection) -> tuple[dict[tuple[str, str], int], set[int]]:
@@ -145,24 +146,12 @@ def _event_of(row: tuple[Any, ...], network: str, channel: str) -> Event:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedIds:
-    """Ids of a batch of events, in its order.
-
-    `current` are the ids of events that are not history; `drift` is the largest lead of an id over
-    its event's time, in milliseconds.
-    """
-
-    ids: Sequence[int]
-    current: Sequence[int]
-    drift: int
-
-
 def allocate_ids(
-    connection: Connection, times: Sequence[int], late: int = MAX_DELAY_MS
-) -> AllocatedIds:
+    connection: Connection, times: Sequence[int], late: int
+) -> tuple[list[int], list[int], int]:
     """Return ids for events with these times (in microseconds), in the transaction that stores
-    them.
+    them; those ids that are not of history; and the largest lead of an id over its event's time, in
+    milliseconds.
 
     An event that is more than `late` milliseconds older than the newest one is history.
     """
@@ -179,53 +168,42 @@ def allocate_ids(
             ids.append(newest)
     # History last: its ids fill gaps in the past, around those given to current events above.
     current = [found for found in ids if found]
-    if history:
-        free = _FreeIds(connection, set(ids))
-        for position, found in zip(
-            history, free.after([wanted[position] for position in history]), strict=True
-        ):
-            ids[position] = found
+    free = _free_ids(connection, [wanted[position] for position in history], set(ids))
+    for position, found in zip(history, free, strict=True):
+        ids[position] = found
     drift = max((found - begin for found, begin in zip(ids, wanted, strict=True)), default=0)
-    return AllocatedIds(ids, current, drift)
+    return ids, current, drift
 
 
-class _FreeIds:
-    """Finds ids that are taken neither in the database nor by the batch itself."""
+def _free_ids(connection: Connection, begins: Sequence[int], taken: set[int]) -> list[int]:
+    """Return, for each of `begins`, the first id at or after it that is free: neither in the
+    database nor `taken` by the batch, to which it is added."""
 
-    def __init__(self, connection: Connection, taken: set[int]) -> None:
-        self._connection = connection
-        self._taken = taken
+    def read_taken(starts: Collection[int], near: int) -> None:
+        rows = connection.execute(_TAKEN_IDS, [json.dumps(list(starts)), near])
+        taken.update(row[0] for row in rows)
 
-    def after(self, begins: Sequence[int]) -> Sequence[int]:
-        """Return, for each of `begins`, the first free id at or after it; equal ones get ascending
-        ids."""
-        # One query reads which ids are taken within `near` of every begin. A candidate that leaves
-        # its range causes another query, for a range of twice the width, from there on.
-        near = _ID_SEARCH_WIDTH
-        next_of = {begin: begin for begin in begins}
-        found: list[int] = []
-        known = self._load_taken(next_of.values(), near)
-        for begin in begins:
-            candidate = next_of[begin]
-            while True:
-                while candidate in self._taken:
-                    candidate += 1
-                if candidate <= known[begin]:
-                    break
+    # One query reads which ids are taken within `near` of every begin. A candidate that leaves its
+    # range causes another query, for a range of twice the width, from there on.
+    near = _ID_SEARCH_WIDTH
+    next_of = {begin: begin for begin in begins}
+    known = {begin: begin + near for begin in begins}
+    found: list[int] = []
+    if begins:
+        read_taken(sorted(next_of), near)
+    for begin in begins:
+        candidate = next_of[begin]
+        while candidate in taken or candidate > known[begin]:
+            if candidate in taken:
+                candidate += 1
+            else:
                 near *= 2
-                known[begin] = (self._load_taken([candidate], near))[candidate]
-            self._taken.add(candidate)
-            next_of[begin] = candidate + 1
-            found.append(candidate)
-        return found
-
-    def _load_taken(self, begins: Collection[int], near: int) -> dict[int, int]:
-        """Read which ids are taken from each of `begins` on; return the last id that is covered, by
-        begin."""
-        starts = sorted(begins)
-        rows = self._connection.execute(_TAKEN_IDS, [json.dumps(starts), near])
-        self._taken.update(row[0] for row in rows)
-        return {start: start + near for start in starts}
+                known[begin] = candidate + near
+                read_taken([candidate], near)
+        taken.add(candidate)
+        next_of[begin] = candidate + 1
+        found.append(candidate)
+    return found
 
 
 MAX_CLOCK_LEAD_MS = 2 * MAX_CLOCK_LAG_MS
@@ -335,42 +313,24 @@ def until_now(query: Query) -> Query:
 
 def find(connection: Connection, query: Query, *, newest: bool) -> list[Event]:
     """Return the newest (or oldest) events that match, in chronological order either way."""
-    if query.limit == 0:
-        return []
     channels = channels_in(connection, query)
-    if newest:
-        return _newest(connection, query, channels)
-    return _events(connection, query, channels, newest=False)
-
-
-def newest(connection: Connection, queries: Sequence[Query]) -> list[list[Event]]:
-    """Return the newest events that match each query, in chronological order."""
-    known: dict[tuple[Any, ...], VisibleChannels] = {}
-
-    def events(query: Query) -> list[Event]:
-        place = query.scope, query.network, query.channel
-        if place not in known:
-            known[place] = channels_in(connection, query)
-        return _newest(connection, query, known[place])
-
-    return [events(query) if query.limit else [] for query in queries]
-
-
-def _newest(connection: Connection, query: Query, channels: VisibleChannels) -> list[Event]:
-    """Return the newest events that match; those with a wrong time only if there are no others."""
-    present = until_now(query)
-    found = _events(connection, present, channels, newest=True)
-    if found or present is query:
-        return found
-    return _events(connection, query, channels, newest=True)
-
-
-def _events(
-    connection: Connection, query: Query, channels: VisibleChannels, *, newest: bool
-) -> list[Event]:
-    rows = query_rows(connection, query, channels, newest=newest)
+    rows = (
+        newest_rows(connection, query, channels)
+        if newest
+        else query_rows(connection, query, channels, newest=False)
+    )
     events = [event_of(row, channels.rows[row["channel_id"]]) for row in rows]
     return events[::-1] if newest else events
+
+
+def newest_rows(connection: Connection, query: Query, channels: VisibleChannels) -> list[Row]:
+    """Return the rows of the newest events that match, newest first; those with a wrong time in the
+    future only if there are no others."""
+    present = until_now(query)
+    rows = query_rows(connection, present, channels, newest=True)
+    if rows or present is query:
+        return rows
+    return query_rows(connection, query, channels, newest=True)
 
 
 def query_rows(
@@ -423,7 +383,7 @@ def conditions(connection: Connection, query: Query) -> tuple[str, list[Any]]:
             parts.append(sql)
             values.append(value)
     if query.ids is not None:
-        parts.append("id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))")
+        parts.append(f"id IN {GIVEN}")
         values.append(json.dumps(sorted(query.ids)))
     if query.types is not None:
         # IN (NULL) is never true, whereas PostgreSQL has no empty list.
@@ -448,6 +408,12 @@ def id_range(connection: Connection, query: Query) -> tuple[int | None, int | No
     return max(begins, default=None), min(ends, default=None)
 
 
+def rows_of(connection: Connection, ids: Collection[int]) -> Cursor:
+    """Return the rows of these events, newest first."""
+    sql = f"SELECT * FROM events WHERE id IN {GIVEN} ORDER BY id DESC"
+    return connection.execute(sql, [json.dumps(list(ids))])
+
+
 def add_quotes(connection: Connection, answer: int, lines: Collection[int]) -> None:
     """Record that the event `answer`, or our lines that answer it, repeat `lines`."""
     connection.execute(_ADD_QUOTES, [json.dumps(list(lines)), answer])
@@ -462,5 +428,5 @@ def quoted_lines(connection: Connection, lines: Collection[int]) -> frozenset[in
 
 def answers_quoting(connection: Connection, lines: Collection[int]) -> frozenset[int]:
     """Return the events that are, or are answered by, lines of our own that repeat `lines`."""
-    sql = f"SELECT DISTINCT answer_id FROM quotes WHERE line_id IN {_GIVEN}"
+    sql = f"SELECT DISTINCT answer_id FROM quotes WHERE line_id IN {GIVEN}"
     return frozenset(row[0] for row in connection.execute(sql, [json.dumps(list(lines))]))

@@ -26,7 +26,7 @@ _DEDUP_WINDOW = timedelta(days=1)  # by how much the times in a file may go back
 # An id is its event's time in milliseconds, or ahead of it by the drift of its partition at most:
 # an index finds the range of ids, and the exact range of times filters it.
 _LIKE = """
-SELECT type, time, nick, target, text FROM events
+SELECT time, type, nick, target, text FROM events
 WHERE channel_id = (SELECT id FROM channels WHERE network = ?1 AND name = ?2)
     AND time >= ?3 AND time < ?4
     AND id BETWEEN ?3 / 1000 AND ?4 / 1000 + (SELECT coalesce(max(drift), 0) FROM partitions)
@@ -49,28 +49,15 @@ class ImportedEvent:
     def dedup_key(self) -> _DedupKey:
         """The fields by which it is compared for equality."""
         event, resolution = self.event, self.resolution
-        return _DedupKey(
-            (event.network, fold_name(event.channel)),
-            event.type.value,
-            resolution,
-            to_micros(event.time) // resolution,
-            event.nick,
-            event.target,
-            event.text,
+        return (
+            *(event.network, fold_name(event.channel), resolution),
+            *(to_micros(event.time) // resolution, event.type.value),
+            *(event.nick, event.target, event.text),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _DedupKey:
-    """The fields by which events are compared for equality; `time` is in units of `resolution`."""
-
-    place: tuple[str, str]
-    type: str
-    resolution: int
-    time: int
-    nick: str
-    target: str
-    text: str
+_DedupKey = tuple[str, str, int, int, str, str, str, str]
+"""Network, folded channel, resolution, time in units of that, type, nick, target and text."""
 
 
 class FileImport:
@@ -89,7 +76,7 @@ class FileImport:
 
         def add_new(db: Connection) -> int:
             # `known` includes what earlier batches of this file have added, and so does `_seen`.
-            known = _count_known(db, events)
+            known = _count_known(db, [old.dedup_key for old in events])
             new = []
             for old in events:
                 like = old.dedup_key
@@ -103,25 +90,18 @@ class FileImport:
         # Counts of older events are dropped, so that memory does not grow with the file.
         newest = max((to_micros(old.event.time) for old in events), default=0)
         oldest = newest - _DEDUP_WINDOW // timedelta(microseconds=1)
-        kept = {like: n for like, n in self._seen.items() if like.time * like.resolution >= oldest}
+        kept = {like: n for like, n in self._seen.items() if like[3] * like[2] >= oldest}
         self._seen = Counter(kept)
         return added
 
 
-def _count_known(connection: Connection, events: Sequence[ImportedEvent]) -> Counter[_DedupKey]:
+def _count_known(connection: Connection, keys: Sequence[_DedupKey]) -> Counter[_DedupKey]:
     """Count the events of the log in the time range of these, by dedup key."""
-
-    def by_place(old: ImportedEvent) -> tuple[str, str, int]:
-        return (old.event.network, fold_name(old.event.channel), old.resolution)
-
     known: Counter[_DedupKey] = Counter()
-    for (network, channel, resolution), group in groupby(
-        sorted(events, key=by_place), key=by_place
-    ):
-        times = [to_micros(old.event.time) // resolution for old in group]
-        values = [network, channel, min(times) * resolution, (max(times) + 1) * resolution]
-        for row in connection.execute(_LIKE, values):
-            type, time, nick, target, text = row
-            place = (network, channel)
-            known[_DedupKey(place, type, resolution, time // resolution, nick, target, text)] += 1
+    for place, group in groupby(sorted(keys), key=lambda key: key[:3]):
+        network, channel, resolution = place
+        times = [key[3] for key in group]
+        values = [network, channel, times[0] * resolution, (times[-1] + 1) * resolution]
+        for time, *fields in connection.execute(_LIKE, values):
+            known[(*place, time // resolution, *fields)] += 1
     return known

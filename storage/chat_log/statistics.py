@@ -18,10 +18,11 @@ from storage.chat_log.event_table import (
     channels_in,
     conditions,
     last_credible_id,
+    newest_rows,
     query_rows,
-    until_now,
 )
-from storage.db.database import Connection, Row, from_micros, to_micros
+from storage.connection import GIVEN, Connection, Row
+from storage.db.database import from_micros, to_micros
 from storage.log_index import EVERYWHERE, fold_name
 
 _HOUR = 3_600_000_000  # microseconds
@@ -89,8 +90,7 @@ def channels(connection: Connection, scope: Scope) -> list[ChannelStats]:
     rows = connection.execute(
         "SELECT channel_id, events,"
         " (SELECT time FROM events e WHERE e.channel_id = t.channel_id AND id <= ?"
-        " ORDER BY id DESC LIMIT 1) AS last FROM totals t WHERE channel_id IN"
-        " (SELECT CAST(value AS BIGINT) FROM json_each(?))"
+        f" ORDER BY id DESC LIMIT 1) AS last FROM totals t WHERE channel_id IN {GIVEN}"
         " ORDER BY last DESC NULLS LAST",
         [last_credible_id(), json.dumps(list(seen))],
     )
@@ -108,23 +108,17 @@ def channels(connection: Connection, scope: Scope) -> list[ChannelStats]:
 def stats(connection: Connection, query: Query, top: int = 5) -> Stats:
     """Return totals of the spoken lines that match, and the `top` most talkative nicks."""
     seen = channels_in(connection, query)
-    if _timeless(query):
+    if _timeless(query) and query.nick is None:
         lines, replies, people, best = _of_all_time(connection, query, seen, top)
     else:
         said = _lines_by_nick(connection, query, seen)
         lines, replies, people = sum(r[1] for r in said), sum(r[2] for r in said), len(said)
         best = [(row[0], row[1]) for row in said[:top]]
     spoken = replace(query, types=SPOKEN if query.types is None else query.types & SPOKEN, limit=1)
-    ends = (query_rows(connection, spoken, seen, newest=False), _last(connection, spoken, seen))
+    oldest = query_rows(connection, spoken, seen, newest=False)
+    ends = oldest, newest_rows(connection, spoken, seen)
     first, last = (from_micros(rows[0]["time"]) if rows else None for rows in ends)
     return Stats(lines, people, replies, first, last, tuple(best))
-
-
-def _last(connection: Connection, query: Query, seen: VisibleChannels) -> list[Row]:
-    """Return the row of the last event that matches, or no row; one with a wrong time in the future
-    only if there is no other."""
-    present = query_rows(connection, until_now(query), seen, newest=True)
-    return present or query_rows(connection, query, seen, newest=True)
 
 
 def heat_map(connection: Connection, query: Query) -> HeatMap:
@@ -194,7 +188,7 @@ def person(connection: Connection, scope: Scope, nick: str) -> PersonStats | Non
     """Return the statistics of a nick in scope, None if it never spoke there."""
     query = Query(scope=scope, nick=nick, types=SPOKEN, limit=1)
     seen = channels_in(connection, query)
-    last = _last(connection, query, seen)
+    last = newest_rows(connection, query, seen)
     first = query_rows(connection, query, seen, newest=False)
     if not last or not first:
         return None
@@ -222,7 +216,7 @@ def person(connection: Connection, scope: Scope, nick: str) -> PersonStats | Non
 
 def _timeless(query: Query) -> bool:
     """Return True if a query is limited by nothing but channels, a nick and `own`, which is what
-    the counters of all time can answer."""
+    the counters can answer."""
     return query == Query(
         scope=query.scope,
         network=query.network,
@@ -238,12 +232,6 @@ def _of_all_time(
 ) -> tuple[int, int, int, list[tuple[str, int]]]:
     """Return the number of lines, of our answers among them and of nicks, and the most talkative
     nicks, all from the counters."""
-    if query.nick is not None:
-        said = _lines_by_nick_on(
-            connection, query, f"channel_id IN ({_placeholders(seen.rows)})", [*seen.rows]
-        )
-        lines, replies = sum(row[1] for row in said), sum(row[2] for row in said)
-        return lines, replies, len(said), [(row[0], row[1]) for row in said[:top]]
     ids = _counted_as(seen)
     where, values = f"channel_id IN ({_placeholders(ids)})", [*ids]
     total, own, replies = connection.execute(
@@ -257,13 +245,17 @@ def _of_all_time(
         f"SELECT count(*) FROM (SELECT DISTINCT nick FROM people WHERE {where}) AS nicks", values
     ).fetchone()[0]
     lines = {None: total, True: own, False: total - own}[query.own]
-    return lines, 0 if query.own is False else replies, people, _top(connection, where, values, top)
+    best = _top(connection, where, values, top, is_single=len(ids) == 1)
+    return lines, 0 if query.own is False else replies, people, best
 
 
-def _top(connection: Connection, where: str, values: list[Any], top: int) -> list[tuple[str, int]]:
-    """Return the most talkative nicks with their lines, most first. A nick that was both ours and
-    somebody else's has two rows in a channel, which are added up."""
-    if not where.startswith("channel_id IN (?)"):
+def _top(
+    connection: Connection, where: str, values: list[Any], top: int, *, is_single: bool
+) -> list[tuple[str, int]]:
+    """Return the most talkative nicks of one channel (`is_single`) or several with their lines,
+    most first. A nick that was both ours and somebody else's has two rows in a channel, which are
+    added up."""
+    if not is_single:
         rows = connection.execute(
             f"SELECT nick, sum(lines) AS n FROM people WHERE {where} GROUP BY nick"
             " ORDER BY n DESC LIMIT ?",
@@ -293,7 +285,6 @@ def _lines_by_nick(
 
     Whole days are read from the counters, partial days at both ends from the log itself.
     """
-    where = f"channel_id IN ({_placeholders(seen.rows)})"
     untimed = replace(query, since=None, until=None)
     begin = -(-to_micros(query.since) // _DAY) if query.since else -_MAX_DAY
     end = to_micros(query.until) // _DAY if query.until else _MAX_DAY
@@ -304,25 +295,16 @@ def _lines_by_nick(
         edges.append(replace(query, until=from_micros(begin * _DAY)))
     if query.until:
         edges.append(replace(query, since=from_micros(end * _DAY)))
-    whole = _lines_by_nick_on(
-        connection, query, f"{where} AND day >= ? AND day < ?", [*seen.rows, begin, end]
-    )
-    return _merge_counts([*whole, *_in_log(connection, edges, seen)])
-
-
-def _lines_by_nick_on(
-    connection: Connection, query: Query, where: str, values: list[Any]
-) -> list[tuple[str, int, int]]:
-    """Count as `_lines_by_nick` does, in the rows of `people_days` that `where` selects."""
+    where = f"channel_id IN ({_placeholders(seen.rows)}) AND day >= ? AND day < ?"
+    values: list[Any] = [*seen.rows, begin, end]
     for column, value in (("nick", query.nick), ("own", query.own)):
         if value is not None:
             where, values = f"{where} AND {column} = ?", [*values, value]
-    rows = connection.execute(
-        "SELECT nick, sum(lines) AS n, sum(replies) FROM people_days"
-        f" WHERE {where} GROUP BY nick ORDER BY n DESC",
+    whole = connection.execute(
+        f"SELECT nick, sum(lines), sum(replies) FROM people_days WHERE {where} GROUP BY nick",
         values,
     )
-    return [tuple(row) for row in rows]
+    return _merge_counts([*whole, *_in_log(connection, edges, seen)])
 
 
 def _in_log(

@@ -24,16 +24,16 @@ _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def require_sound(path: Path, whole: int = MAX_WHOLE_CHECK_SIZE) -> None:
+def require_sound(path: Path) -> None:
     """Check a file that is about to be used; a missing file passes. Blocks.
 
-    Files of at most `whole` bytes are checked completely. Raises DamagedFile, Unavailable.
+    Files of at most `MAX_WHOLE_CHECK_SIZE` are checked completely. Raises DamagedFile, Unavailable.
     """
     if not path.exists():
         return
     try:
         with closing(_open(path)) as connection:
-            if path.stat().st_size <= whole:
+            if path.stat().st_size <= MAX_WHOLE_CHECK_SIZE:
                 finding = _quick_check(connection)
             else:
                 finding = None

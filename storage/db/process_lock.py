@@ -1,15 +1,18 @@
 """File locks of the processes that use a data folder.
 
-They allow only one tendril of a kind, and keep every process that writes stores from running while
-a command replaces or moves them.
+They allow only one tendril of a kind, keep every process that writes stores from running while a
+command replaces or moves them, and let one process at a time do the work of a queue.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
+import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from storage.db.errors import StorageError, Unavailable
@@ -57,6 +60,33 @@ def hold_lock(data: Path, name: str, command: str, *, shared: bool = False) -> I
         file.truncate(0)
         file.write(f"{os.getpid()} {command}\n")
         file.flush()
+        yield
+
+
+@asynccontextmanager
+async def wait_for_lock(
+    path: Path, pause: float, patience: float = math.inf
+) -> AsyncIterator[None]:
+    """Hold an exclusive lock on a file; try to get it every `pause` seconds.
+
+    The kernel releases it however the process ends. Raises Unavailable if the file cannot be
+    opened, or another process still holds the lock after `patience` seconds.
+    """
+    until = time.monotonic() + patience
+    try:
+        make_folder(path.parent)
+        file = path.open("a")
+    except OSError as error:
+        raise Unavailable(f"{path}: cannot be opened: {error.strerror}") from error
+    with file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > until:
+                    raise Unavailable(f"another process still holds {path}") from error
+                await asyncio.sleep(pause)
         yield
 
 

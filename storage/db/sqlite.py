@@ -33,7 +33,8 @@ _READER_PRAGMAS = (
     "PRAGMA mmap_size = 17179869184",  # 16 GiB: read from the system's page cache without copying
 )
 _POLL_INTERVAL = 0.2  # seconds between two checks whether the file has changed
-_WAKE_INTERVAL = 5.0  # seconds after which the file counts as changed in any case
+# Seconds after which the file counts as changed in any case: not every file system has exact times.
+_WAKE_INTERVAL = 30.0
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -198,12 +199,12 @@ class SqliteBackend:
     async def changes(self) -> AsyncGenerator[None, None]:
         """Yield at once, and then whenever any process may have written to the file, for ever."""
         # The times of the files tell in microseconds, a query takes a thread and a hundred times as
-        # long. But those of two commits within one tick of the clock are equal.
-        seen, until = None, 0.0
+        # long. But those of two commits within one tick of the clock are equal: hence once more.
+        seen, again, until = None, False, 0.0
         while True:
             stamp, now = (file_stamp(self._path), file_stamp(self._wal)), time.monotonic()
-            if stamp != seen or now > until:
-                seen, until = stamp, now + _WAKE_INTERVAL
+            if stamp != seen or again or now > until:
+                again, seen, until = stamp != seen, stamp, now + _WAKE_INTERVAL
                 yield
             await asyncio.sleep(_POLL_INTERVAL)
 

@@ -1,8 +1,4 @@
-"""Conversations and taught skills.
-
-Conversations are whole turns, stored apart from the log, so that they survive a restart. People
-have taught the skills in rooms; all skills of the bot have usage scores.
-"""
+"""Conversations: whole turns, stored apart from the log, so that they survive a restart."""
 
 from __future__ import annotations
 
@@ -13,22 +9,14 @@ from datetime import datetime
 from typing import Any
 
 from storage.chat_log.opt_outs import person_of
-from storage.db.database import Connection, Database, from_micros, to_micros
+from storage.connection import GIVEN, Connection
+from storage.db.database import Database, from_micros, to_micros
 from storage.memory.deletion import forget_conversation
 
 Message = dict[str, Any]
 """A message in the OpenAI chat format: role, content, tool_calls, tool_call_id."""
 
 MAX_TURNS = 200  # turns of a conversation, the newest
-
-FILES = ""
-"""The room of skills that are files: they are available in all rooms."""
-
-MAX_SKILLS = 50
-"""Taught skills of a room; if there are more, the least useful are deleted."""
-
-_NEWEST_WEIGHT = 0.2  # weight of the newest use in the score, a moving average
-
 
 _CONVERSATION = """
 INSERT INTO conversations (name, room, person) VALUES (?, ?, ?)
@@ -39,9 +27,9 @@ SELECT id, ?, ?, ?, ? FROM conversations WHERE name = ? RETURNING id"""
 _ASSIGN = """
 UPDATE memories SET first_turn = ?1, last_turn = ?1, begun = ?2
 WHERE conversation = ?3 AND last_turn = 0"""
-_ANSWERS = """
+_ANSWERS = f"""
 SELECT t.anchor, t.messages FROM conversations c JOIN turns t ON t.conversation_id = c.id
-WHERE c.room = ? AND t.anchor IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"""
+WHERE c.room = ? AND t.anchor IN {GIVEN}"""
 _OLDEST = """
 DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t JOIN conversations c
 ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC LIMIT 1000000000 OFFSET ?)"""
@@ -127,16 +115,15 @@ class Conversations:
         )
         return str(row["room"]) if row else name
 
-    async def window(self, name: str) -> PromptWindow:
-        """Return where the prompt of this conversation begins."""
-        return await self._database.read(_window, name)
-
     async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
         """Return where the prompt of this conversation begins, and its turns from there on, oldest
         first, read in one snapshot."""
 
         def both(db: Connection) -> tuple[PromptWindow, list[Turn]]:
-            window = _window(db, name)
+            row = db.execute(
+                "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
+            ).fetchone()
+            window = PromptWindow(*row) if row else PromptWindow()
             return window, _turns(db, name, window.turn_start, MAX_TURNS)
 
         return await self._database.read(both)
@@ -165,13 +152,6 @@ class Conversations:
         return await self._database.write(work)
 
 
-def _window(db: Connection, name: str) -> PromptWindow:
-    row = db.execute(
-        "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
-    ).fetchone()
-    return PromptWindow(row["log_start"], row["turn_start"]) if row else PromptWindow()
-
-
 def _turns(db: Connection, name: str, start: int, limit: int) -> list[Turn]:
     rows = db.execute(
         "SELECT t.* FROM turns t JOIN conversations c ON c.id = t.conversation_id"
@@ -188,86 +168,3 @@ def _turns(db: Connection, name: str, start: int, limit: int) -> list[Turn]:
         )
         for row in reversed(rows)
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class TaughtSkill:
-    """A skill that somebody has taught. `description` tells when to use it, `body` how. `score` is
-    from 0 to 1."""
-
-    name: str
-    description: str
-    body: str
-    teacher: str
-    uses: int = 0
-    score: float = 0.5
-
-
-_TEACH = """
-INSERT INTO skills (room, name, description, body, teacher, time) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (room, name) DO UPDATE SET description = excluded.description, body = excluded.body,
-    teacher = excluded.teacher, time = excluded.time"""
-# The skill that has just been taught was never used, and must not be the one to go.
-_LEAST_USEFUL = """
-DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills WHERE room = ?1
-    ORDER BY time = ?2 DESC, uses * score DESC, time DESC LIMIT 1000000000 OFFSET ?3)"""
-
-
-class SkillTable:
-    """The skills in a tendril's file, by room."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def teach(self, room: str, skill: TaughtSkill, now: datetime) -> None:
-        """Store a skill, replacing one of the same name. Raises Unavailable."""
-        values, time = (skill.name, skill.description, skill.body, skill.teacher), to_micros(now)
-
-        def work(db: Connection) -> None:
-            db.execute(_TEACH, [room, *values, time])
-            db.execute(_LEAST_USEFUL, [room, time, MAX_SKILLS])
-
-        await self._database.write(work)
-
-    async def list_taught(self, room: str) -> list[TaughtSkill]:
-        """Return the skills taught in a room, by name. Raises Unavailable."""
-        sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
-        rows = await self._database.fetch_all(sql, [room])
-        return [TaughtSkill(*(row[field] for field in TaughtSkill.__slots__)) for row in rows]
-
-    async def record_use(self, room: str, names: Collection[str], *, well: bool) -> None:
-        """Count one use of each of these skills in an answer, and whether that went well. Raises
-        Unavailable."""
-        rows = [
-            {"room": room, "name": name, "well": float(well), "new": _NEWEST_WEIGHT}
-            for name in names
-        ]
-        await self._database.executemany(
-            "INSERT INTO skills SELECT :room, :name, '', '', '', 0, 1,"
-            " 0.5 + (:well - 0.5) * :new WHERE :room = '' OR EXISTS"
-            " (SELECT 1 FROM skills WHERE room = :room AND name = :name)"
-            " ON CONFLICT (room, name) DO UPDATE SET uses = skills.uses + 1,"
-            " score = skills.score + (:well - skills.score) * :new",
-            rows,
-        )
-
-    async def scores(self, room: str) -> dict[str, tuple[int, float]]:
-        """Return uses and score of those skills of a room that were used, by name. Raises
-        Unavailable."""
-        rows = await self._database.fetch_all(
-            "SELECT name, uses, score FROM skills WHERE room = ? AND uses > 0 ORDER BY name", [room]
-        )
-        return {row["name"]: (row["uses"], row["score"]) for row in rows}
-
-    async def forget_of(self, names: Collection[str]) -> None:
-        """Delete the skills that anybody of these `names` has taught. Raises Unavailable."""
-        await self._database.executemany(
-            "DELETE FROM skills WHERE room != '' AND teacher = ?", [[name] for name in names]
-        )
-
-    async def forget(self, room: str, name: str | None = None) -> int:
-        """Delete one skill taught in a room, or all; return how many. Raises Unavailable."""
-        return await self._database.execute(
-            "DELETE FROM skills WHERE room = ? AND room != '' AND name = coalesce(?, name)",
-            [room, name],
-        )

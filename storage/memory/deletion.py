@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from storage.chat_log.opt_outs import person_of
-from storage.connection import Dialect
-from storage.db.database import Connection, Database
+from storage.connection import GIVEN, Connection
+from storage.db.database import Database
 from storage.memory.memories import MemoryKind, in_network, invalidate_prompt_view, memory_of
 from storage.queues.jobs import Jobs
 
@@ -125,9 +125,8 @@ def forget_before(db: Connection, oldest: int) -> None:
 
 
 async def scrub(database: Database) -> None:
-    """Rebuild the index of memories, so that no trace of deleted ones is left, and delete the names
-    of rooms and conversations that are empty. A job is added that makes deleted episodes and
-    summaries again. Raises Unavailable."""
+    """Delete the names of rooms and conversations that are empty, and add a job that makes deleted
+    episodes and summaries again. Raises Unavailable."""
 
     def work(db: Connection) -> None:
         db.execute(
@@ -136,8 +135,6 @@ async def scrub(database: Database) -> None:
         )
         _forget_empty(db)
         db.execute("DELETE FROM jobs WHERE kind LIKE 'memory.%'")  # their keys name rooms
-        if database.dialect is Dialect.SQLITE:
-            db.execute("INSERT INTO memory_text (memory_text) VALUES ('rebuild')")
 
     await database.write(work)
     await Jobs(database).add(CONSOLIDATE, {})
@@ -147,7 +144,7 @@ def _remove(db: Connection, ids: Sequence[int], rooms: set[str]) -> None:
     """Delete memories, and record which episodes and summaries have to be made again. What is being
     made of turns of these rooms, or of the rooms of these memories, is void."""
     wanted = json.dumps(ids)
-    which = "id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
+    which = f"id IN {GIVEN}"
     rows = db.execute(f"SELECT DISTINCT room FROM memories WHERE {which}", [wanted]).fetchall()
     rooms = rooms | {row[0] for row in rows}
     # Episodes made from notes (their key is "notes") cannot be made again: the notes are gone.
@@ -159,8 +156,8 @@ def _remove(db: Connection, ids: Sequence[int], rooms: set[str]) -> None:
     )
     # The next summary begins with the first turn, and has to reach as far as the deleted one.
     db.execute(
-        "UPDATE memory_rooms SET folded = 0,"
-        " wanted = CASE WHEN folded > wanted THEN folded ELSE wanted END WHERE room IN"
+        "UPDATE memory_rooms SET summary = 0,"
+        " wanted = CASE WHEN summary > wanted THEN summary ELSE wanted END WHERE room IN"
         f" (SELECT room FROM memories WHERE layer = 'summary' AND {which})",
         [wanted],
     )

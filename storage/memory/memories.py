@@ -22,7 +22,6 @@ from enum import StrEnum
 from typing import Any
 
 from storage.chat_log.opt_outs import person_of
-from storage.connection import Dialect
 from storage.db.database import Connection, Database, Row, from_micros, to_micros
 from storage.text_index.words import fold, words
 
@@ -40,8 +39,8 @@ _MAX_BACKLOG_TURNS = 1_000  # turns of a backlog that are read at once
 _NO_LIMIT = 1 << 40  # as a limit: more than there are
 _MOST_WORDS = 24  # of a search
 _WORD = re.compile(r"\w{2,}")
-_K1, _B = 1.2, 0.75  # of BM25, as in FTS5
-_MIN_WEIGHT = 1e-6  # of a word, as in FTS5: one that most texts have would weigh below 0
+_K1, _B = 1.2, 0.75  # of BM25
+_MIN_WEIGHT = 1e-6  # of a word: one that most texts have would weigh below 0
 
 
 def in_network(room: str, network: str = "network") -> str:
@@ -54,14 +53,8 @@ SEEN = f"""
 NOT EXISTS (SELECT 1 FROM unlogged WHERE {in_network("memories.room")} AND nick IN (
     SELECT memories.subject UNION SELECT memories.source UNION
     SELECT person FROM memory_sources WHERE memory_id = memories.id))"""
-_FOUND = f"""
-SELECT memories.*, -bm25(memory_text) AS score FROM memory_text
-JOIN memories ON id = memory_text.rowid
-WHERE memory_text MATCH ? AND room = ? AND {SEEN} ORDER BY bm25(memory_text) LIMIT ?"""
-
-
 _PROGRESS = """
-SELECT room, folded, told, studied, version, wanted FROM memory_rooms WHERE room = ?"""
+SELECT room, summary, episodes, facts, version, wanted FROM memory_rooms WHERE room = ?"""
 _TURNS = f"""
 SELECT t.id, t.time, t.messages, length(t.messages) AS size, c.name, c.person
 FROM conversations c JOIN turns t ON t.conversation_id = c.id
@@ -81,8 +74,6 @@ SELECT id FROM memories WHERE room = ? AND layer = 'note' AND {SEEN}
 ORDER BY last_turn, id LIMIT ?"""
 _GAPS = "SELECT first_turn, last_turn FROM memory_gaps WHERE room = ? ORDER BY first_turn"
 _OPTED_OUT = f"SELECT nick FROM unlogged WHERE {in_network('?1')}"
-# The columns of the watermarks, by field.
-_MARKS = {"version": "version", "summary": "folded", "episodes": "told", "facts": "studied"}
 
 
 class MemoryKind(StrEnum):
@@ -472,14 +463,9 @@ def _search(db: Connection, room: str, text: str, limit: int) -> list[tuple[Memo
     words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
     if not words:
         return []
-    if db.dialect is Dialect.POSTGRES:  # which has no BM25; the memories of a room are few
-        known = db.execute(f"SELECT * FROM memories WHERE room = ? AND {SEEN}", [room]).fetchall()
-        ranked = rank([f"{row['key']} {row['text']}" for row in known], words)
-        return [(memory_of(known[place]), score) for place, score in ranked[:limit]]
-    # A word has no quotation mark, so nothing that people type is syntax of FTS5.
-    match = " OR ".join(f'"{word}"' for word in words)
-    rows = db.execute(_FOUND, [match, room, limit])
-    return [(memory_of(row), float(row["score"])) for row in rows]
+    known = db.execute(f"SELECT * FROM memories WHERE room = ? AND {SEEN}", [room]).fetchall()
+    ranked = rank([f"{row['key']} {row['text']}" for row in known], words)
+    return [(memory_of(known[place]), score) for place, score in ranked[:limit]]
 
 
 def _add(db: Connection, memory: Memory) -> int:
@@ -513,7 +499,7 @@ def memory_of(row: Mapping[str, Any] | Row) -> Memory:
 def _current(db: Connection, watermarks: Watermarks, mark: str = "version") -> bool:
     """Return True if the version and one watermark are still as they were read."""
     # Only one transaction writes at a time, so the answer holds until the commit of this one.
-    sql = f"SELECT version, {_MARKS[mark]} FROM memory_rooms WHERE room = ?"
+    sql = f"SELECT version, {mark} FROM memory_rooms WHERE room = ?"
     row = db.execute(sql, [watermarks.room]).fetchone()
     return row is not None and tuple(row) == (watermarks.version, getattr(watermarks, mark))
 
@@ -522,7 +508,7 @@ def _move(db: Connection, watermarks: Watermarks, mark: str, to: int) -> bool:
     """Move a watermark; return False, without moving it, if what was read is void."""
     if not _current(db, watermarks, mark):
         return False
-    sql = f"UPDATE memory_rooms SET {_MARKS[mark]} = ? WHERE room = ?"
+    sql = f"UPDATE memory_rooms SET {mark} = ? WHERE room = ?"
     db.execute(sql, [to, watermarks.room])
     return True
 
@@ -562,7 +548,8 @@ def rank(texts: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, float]]
     """Return position and score of each text that has any of the `wanted` words, best first; ties
     are in order of position.
 
-    The score is Okapi BM25 as computed by FTS5 (https://www.sqlite.org/fts5.html#the_bm25_function).
+    The score is Okapi BM25 (https://www.sqlite.org/fts5.html#the_bm25_function). It is computed
+    here, as the texts of a room are few, and statistics of an index would be of all rooms.
     """
     documents = [Counter(words(fold(text))) for text in texts]
     lengths = [document.total() for document in documents]

@@ -12,15 +12,16 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import nlargest
 
 from storage.chat_log.event import SPOKEN, Event
-from storage.chat_log.event_table import Query, event_of, find, id_range, query_rows
-from storage.connection import Connection, Dialect, Row
+from storage.chat_log.event_table import Query, event_of, find, id_range, query_rows, rows_of
+from storage.chat_log.opt_outs import rules
+from storage.connection import GIVEN, Connection, Dialect, Row
 from storage.db.database import from_micros
 from storage.db.sqlite import Interrupted, interruptible
 from storage.log_index import PARTITION_BITS, nick_tag, text_index
@@ -39,7 +40,7 @@ from storage.search.planner import LineConditions
 from storage.search.query_parser import ParsedQuery
 from storage.search.scanner import LAST_ID
 from storage.search.vectors import LineVectors
-from storage.text_index.model import IdRange, Phrase, WordMatch
+from storage.text_index.model import IdOrder, IdRange, IndexQuery, Phrase, WordMatch
 
 _MAX_SCORED = 220  # candidates that are scored
 _MIN_WEIGHT_SHARE = 0.5  # of the best candidate's weight, which another one needs to be scored
@@ -78,8 +79,7 @@ class PassageIndex:
         self.lines = self._indexed  # within the conditions, whatever their words
         if conditions.channels.others:
             rows = connection.execute(
-                "SELECT sum(lines) FROM totals WHERE channel_id IN"
-                " (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+                f"SELECT sum(lines) FROM totals WHERE channel_id IN {GIVEN}",
                 [json.dumps(list(conditions.channels.rows))],
             )
             self.lines = min(self.lines, int(rows.fetchone()[0] or 0))
@@ -160,8 +160,9 @@ class PassageIndex:
         """Return the first `most` ids of a partition that match, in order."""
         first = max(self._first, number << PARTITION_BITS)
         ids = IdRange(number, first, min(self._last, ((number + 1) << PARTITION_BITS) - 1))
-        order = "ASC" if self._sign > 0 else "DESC"
-        return self._index.matching(self._connection, ids, match, order, most)
+        order: IdOrder = "ASC" if self._sign > 0 else "DESC"
+        wanted = IndexQuery(match, (), most, order)
+        return self._index.ids(self._connection, [ids], wanted)
 
     def _late(self) -> bool:
         return self._clock() > self._until or time.monotonic() > self._patience
@@ -217,9 +218,6 @@ _MAX_FOLLOWED_QUESTIONS = 5  # questions whose replies are scored
 _REPLY_WINDOW_MS = 3_600_000  # ids, which are milliseconds, within which a reply follows
 _COVERAGE, _MISSING = FEATURES.index("coverage"), FEATURES.index("heaviest missing")
 _REPLY = FEATURES.index("reply")
-_ROWS = """
-SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
-ORDER BY id DESC"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,29 +307,21 @@ class LineFilter:
     """The rule for the lines that a passage search may return.
 
     Excluded are commands (they begin with `prefix`), lines addressed to one of the bot's `nicks`,
-    the bot's own lines, and events for which `hides` returns True; with `own` only the last. With
-    `mentions` lines score by the words of the question that they have, be they an answer or not.
-    With `oldest` the oldest of equal lines comes first, else the newest.
+    the bot's own lines, and empty ones; with `own` only the last. With `mentions` lines score by
+    the words of the question that they have, be they an answer or not. With `oldest` the oldest of
+    equal lines comes first, else the newest.
     """
 
     prefix: str = "."
     nicks: Collection[str] = ()
-    hides: Callable[[Event], bool] = lambda _: False
     own: bool = False
     mentions: bool = False
     oldest: bool = False
 
-    def hiding(self, hides: Callable[[Event], bool]) -> LineFilter:
-        """Return a filter that also excludes what `hides` returns True for."""
-        own = self.hides
-        return replace(self, hides=lambda event: own(event) or hides(event))
-
     def leaves_out(self, event: Event) -> bool:
         """Return True if an event must not be returned."""
         text = event.text.lstrip()
-        if self.own:
-            return not text or self.hides(event)
-        return self.is_for_bot(event) or event.own or not text or self.hides(event)
+        return not text or (not self.own and (event.own or self.is_for_bot(event)))
 
     def is_for_bot(self, event: Event) -> bool:
         """Return True if an event is a command, or addressed to the bot."""
@@ -376,8 +366,9 @@ def find_passages(
     line_filter: LineFilter = PEOPLE,
     vector: Sequence[float] | None = None,
 ) -> Passages:
-    """Return the lines that most likely answer `question`, at most `within.limit`. `vector` is its
-    embedding as a query, None if it has none.
+    """Return the lines that most likely answer `question`, best first, at most `within.limit`,
+    without those of people who have opted out. `vector` is its embedding as a query, None if it has
+    none.
 
     The result is empty if the question has stop words only, and no vector.
     """
@@ -388,7 +379,8 @@ def find_passages(
 def find_mentions(
     connection: Connection, text: str, within: Query, line_filter: LineFilter = PEOPLE
 ) -> Mentions:
-    """Return the lines with any word of `text`, be it a question or not, at most `within.limit`."""
+    """Return and count the lines with any word of `text`, be it a question or not, at most
+    `within.limit`, without those of people who have opted out."""
     wanted = replace(line_filter, mentions=True)
     search = PassageSearch.prepare(connection, text, within, wanted, None)
     if search is None:
@@ -414,6 +406,7 @@ class PassageSearch:
         self._connection = connection
         self._conditions = conditions
         self._line_filter = line_filter
+        self._opt_out_rules = rules(connection)
         self._index = PassageIndex(connection, conditions, oldest=line_filter.oldest)
         counts, counted = self._index.frequencies(asked.words)
         weights = {word.root: weight_of(word, counts[word.root], counted) for word in asked.words}
@@ -446,7 +439,7 @@ class PassageSearch:
         # Not by `index_terms`, whose prefixes match other words too.
         terms = tuple(tuple(map(Phrase, word.forms)) for word in words)
         rows = self._rows(self._index.with_all(terms, MAX_COUNTED))
-        return sum(not self._line_filter.leaves_out(self._event(row)) for row in rows)
+        return sum(not self._leaves_out(self._event(row)) for row in rows)
 
     def run(self, limit: int) -> Passages:
         """Return the best `limit` passages, without repeated texts."""
@@ -476,7 +469,7 @@ class PassageSearch:
         found, asked = [], []
         for row in rows:
             event = self._event(row)
-            if self._line_filter.leaves_out(event):
+            if self._leaves_out(event):
                 continue
             values = self._values(event)
             passage = Passage(event, values, likeness.get(event.id))
@@ -505,22 +498,25 @@ class PassageSearch:
                 limit=FOLLOWING_LINES,
             )
             events = find(self._connection, after, newest=False)
-            following = [each for each in events if not self._line_filter.leaves_out(each)]
-            for reply in replies(question, following):
-                known = passages.get(reply.event.id)
-                known = known or Passage(reply.event, self._values(reply.event))
+            following = [each for each in events if not self._leaves_out(each)]
+            for event, chance_of_reply in replies(question, following):
+                known = passages.get(event.id)
+                known = known or Passage(event, self._values(event))
                 values = list(known.values)
-                if same * reply.chance > values[_REPLY]:
-                    values[_REPLY] = same * reply.chance
-                    passages[known.event.id] = replace(known, values=values, asked=question)
+                if same * chance_of_reply > values[_REPLY]:
+                    values[_REPLY] = same * chance_of_reply
+                    passages[event.id] = replace(known, values=values, asked=question)
         return list(passages.values())
+
+    def _leaves_out(self, event: Event) -> bool:
+        return self._line_filter.leaves_out(event) or self._opt_out_rules.hides(event)
 
     def _values(self, event: Event) -> list[float]:
         line = SpokenLine.from_text(event.text, event.nick)
         return self._asking.features(line)
 
-    def _rows(self, ids: Iterable[int]) -> Iterator[Row]:
-        rows = self._connection.execute(_ROWS, [json.dumps(list(ids))])
+    def _rows(self, ids: Collection[int]) -> Iterator[Row]:
+        rows = rows_of(self._connection, ids)
         return (row for row in rows if self._conditions.fits(row))
 
     def _event(self, row: Row) -> Event:

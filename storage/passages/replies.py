@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from storage.chat_log.event import Event
 from storage.passages.words import asks
@@ -28,17 +27,9 @@ _FEW_PEOPLE = 2  # people besides the asker
 _ADDRESS = re.compile(r"^@?(?P<nick>[^\s:,]{1,40})[:,]\s")
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyChance:
-    """A line and the probability that it replies to the question before it."""
-
-    event: Event
-    chance: float
-
-
-def replies(question: Event, following: Sequence[Event]) -> list[ReplyChance]:
-    """Return the possible replies among the lines just after a question: those of other people that
-    are no questions themselves."""
+def replies(question: Event, following: Sequence[Event]) -> list[tuple[Event, float]]:
+    """Return the possible replies among the lines just after a question, each with its probability:
+    lines of other people that are no questions themselves."""
     others = {event.nick for event in following[: FOLLOWING_LINES // 2]} - {question.nick}
     asker = question.nick.lower()
     named = any(addressee(event.text) == asker for event in following[:FOLLOWING_LINES])
@@ -54,7 +45,7 @@ def replies(question: Event, following: Sequence[Event]) -> list[ReplyChance]:
             chance = _ALONE_CHANCE
         else:
             chance = (_TO_ASKER if to else _TO_NOBODY)[distance_bin(distance)]
-        found.append(ReplyChance(event, chance))
+        found.append((event, chance))
     return found
 
 

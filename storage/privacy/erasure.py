@@ -40,14 +40,13 @@ from storage.db.database import Address, Connection, Database, Row, to_micros
 from storage.db.errors import StorageError
 from storage.db.secure_delete import remove_copies, secure_delete
 from storage.log import ChatLog, Query
-from storage.memory.conversations import SkillTable
 from storage.memory.deletion import DeletedTurn, forget_people, scrub
+from storage.memory.skills import SkillTable
 from storage.privacy.audit_log import AuditLog
 from storage.privacy.pending_erasures import (
     PendingErasure,
     PendingErasures,
     erasure_lock,
-    has_pending_erasures,
 )
 from storage.queues.reminders import Owner, Reminders
 from storage.runs.runs import Runs
@@ -189,7 +188,7 @@ async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[
 async def resume_erasures(log: Address, data: Path) -> bool:
     """Go on with the pending erasures of a log, if it exists; return True if none is left. Raises
     StorageError."""
-    if isinstance(log, Path) and not await asyncio.to_thread(has_pending_erasures, log):
+    if isinstance(log, Path) and not log.exists():
         return True
     async with Database.open(log) as database:
         finished = await finish_erasures(database, ChatLog(database), data)
@@ -256,11 +255,11 @@ async def _carry_out(database: Database, log: ChatLog, data: Path, erasure: Pend
     async with secure_delete(database):
         if _RECORDS in in_log:
             await _forget_records(database, erasure)
-            erasure = await _tick_off(pending, erasure, _RECORDS)
+            erasure = await pending.tick_off(erasure, _RECORDS)
         if _EVENTS in in_log:
             await deletion.remove(log.database, sorted(erasure.events | erasure.replies))
             await deletion.scrub(log.database)
-            erasure = await _tick_off(pending, erasure, _EVENTS)
+            erasure = await pending.tick_off(erasure, _EVENTS)
         erasure = await _forget_elsewhere(pending, database, data, erasure)
         # Before the rewrite at the end of this context, which also removes the names' old bytes.
         if not erasure.steps:
@@ -290,15 +289,10 @@ async def _forget_elsewhere(
                     await _forget_records(other, erasure)
             else:  # kept, the step of a store that was removed would never let the erasure end
                 _log.warning("erasure.store_missing", step=step)
-            erasure = await _tick_off(pending, erasure, step)
+            erasure = await pending.tick_off(erasure, step)
         except StorageError as error:
             _log.error("erasure.step_failed", step=step, error=str(error))
     return erasure
-
-
-async def _tick_off(pending: PendingErasures, erasure: PendingErasure, step: str) -> PendingErasure:
-    await pending.tick_off(erasure.id, step)
-    return replace(erasure, steps=tuple(each for each in erasure.steps if each != step))
 
 
 async def _forget_records(database: Database, erasure: PendingErasure) -> None:

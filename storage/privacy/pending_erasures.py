@@ -3,22 +3,18 @@ the lock that lets one process at a time carry them out."""
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
 import json
-import sqlite3
-import time
 from array import array
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from storage.chat_log.event import Place
 from storage.db.address import PostgresSchema
 from storage.db.database import Connection, Database, to_micros
-from storage.db.errors import Unavailable
+from storage.db.process_lock import wait_for_lock
 from storage.privacy.audit_log import AuditEntry, insert_entry
 
 _ADD = """
@@ -95,17 +91,13 @@ class PendingErasures:
             for row in rows
         ]
 
-    async def tick_off(self, erasure_id: int, step: str) -> None:
-        """Record that a step is done."""
-
-        def update(db: Connection) -> None:
-            row = db.execute("SELECT steps FROM erasures WHERE id = ?", [erasure_id]).fetchone()
-            steps = [each for each in json.loads(row[0]) if each != step] if row else []
-            db.execute(
-                "UPDATE erasures SET steps = ? WHERE id = ?", [json.dumps(steps), erasure_id]
-            )
-
-        await self._database.write(update)
+    async def tick_off(self, erasure: PendingErasure, step: str) -> PendingErasure:
+        """Record that a step is done; return what is left of the erasure."""
+        left = replace(erasure, steps=tuple(each for each in erasure.steps if each != step))
+        await self._database.execute(
+            "UPDATE erasures SET steps = ? WHERE id = ?", [json.dumps(left.steps), erasure.id]
+        )
+        return left
 
     async def make_nameless(self, erasure_id: int) -> None:
         """Remove the person's names and ids from the row; the remaining work, rewriting the file,
@@ -133,10 +125,10 @@ async def erasure_lock(
 ) -> AsyncIterator[None]:
     """Hold the lock on the erasures of the log in `database`.
 
-    With SQLite it is an flock in the folder `data`, which the kernel releases however a process
-    ends. With PostgreSQL it is an advisory lock, because the processes may be on several machines;
-    the server releases it when the connection ends. Raises Unavailable when another process still
-    holds it after `patience` seconds.
+    With SQLite it is the lock of a file in the folder `data`. With PostgreSQL it is an advisory
+    lock, because the processes may be on several machines; the server releases it when the
+    connection ends. Raises Unavailable when another process still holds it after `patience`
+    seconds.
     """
     if isinstance(database.address, PostgresSchema):
         from storage.db.postgres.backend import session_lock  # needs the extra
@@ -144,34 +136,8 @@ async def erasure_lock(
         async with session_lock(database.address, " erasures", patience):
             yield
         return
-    path, until = data / "run" / "erasure.lock", time.monotonic() + patience
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a")
-    except OSError as error:
-        raise Unavailable(f"{path}: cannot be opened: {error.strerror}") from error
-    with file:  # closing it releases the lock
-        while True:
-            try:
-                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > until:
-                    raise Unavailable("another process is still carrying out erasures") from error
-                await asyncio.sleep(_POLL_INTERVAL)
+    async with wait_for_lock(data / "run" / "erasure.lock", _POLL_INTERVAL, patience):
         yield
-
-
-def has_pending_erasures(path: Path) -> bool:
-    """Return True if the log in a file has a pending erasure, False if the file cannot be read.
-
-    Unlike `Database.open` it neither creates nor migrates the file.
-    """
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
-            return file.execute("SELECT 1 FROM erasures LIMIT 1").fetchone() is not None
-    except sqlite3.Error:
-        return False
 
 
 def _pack(ids: Collection[int]) -> bytes:

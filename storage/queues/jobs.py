@@ -172,7 +172,9 @@ class Jobs:
         now = self._now()
 
         def end(db: Connection) -> bool:
-            ended = _finish(db, job, "done", now, result=json.dumps(result))
+            ended = _release(
+                db, job, state="done", finished=to_micros(now), result=json.dumps(result), error=""
+            )
             if ended:
                 db.execute(
                     "UPDATE jobs SET state = 'pending' WHERE depends_on = ? AND state = 'waiting'",
@@ -189,11 +191,13 @@ class Jobs:
         attempt. Return False if the job no longer was the caller's."""
         now = self._now()
         if job.attempts < job.max_attempts:
-            again = now + self._retry * 2 ** (job.attempts - 1)
-            return await self._give_back(job, again, error, job.attempts)
+            again = to_micros(now + self._retry * 2 ** (job.attempts - 1))
+            return await self._database.write(
+                lambda db: _release(db, job, state="pending", run_at=again, error=error)
+            )
 
         def end(db: Connection) -> bool:
-            ended = _finish(db, job, "dead", now, error=error)
+            ended = _release(db, job, state="dead", finished=to_micros(now), error=error)
             if ended:
                 _fail_below(db, job.id, now)
             return ended
@@ -203,15 +207,8 @@ class Jobs:
     async def postpone(self, job: Job, until: datetime) -> bool:
         """Give back a claimed job that cannot be done before `until`, at no cost of an attempt.
         Return False if the job no longer was the caller's."""
-        return await self._give_back(job, until, job.error, job.attempts - 1)
-
-    async def _give_back(self, job: Job, until: datetime, error: str, attempts: int) -> bool:
-        count = await self._database.execute(
-            "UPDATE jobs SET state = 'pending', run_at = ?, error = ?, attempts = ?, lease = NULL"
-            " WHERE id = ? AND state = 'running' AND claims = ?",
-            [to_micros(until), error, attempts, job.id, job.claims],
-        )
-        return count > 0
+        changes = {"run_at": to_micros(until), "attempts": job.attempts - 1}
+        return await self._database.write(lambda db: _release(db, job, state="pending", **changes))
 
     async def cancel(self, job_id: int) -> bool:
         """Cancel a job that is not over, and fail all that wait for it; return False if there is no
@@ -338,20 +335,15 @@ class CronRuns:
         )
 
 
-def _finish(
-    db: Connection,
-    job: Job,
-    state: str,
-    now: datetime,
-    *,
-    result: str | None = None,
-    error: str = "",
-) -> bool:
+def _release(db: Connection, job: Job, **changes: str | int) -> bool:
+    """Change columns of a claimed job and end its lease; return False if it no longer was the
+    caller's."""
     # `claims` is the fencing token: it has grown if another worker has claimed the job since.
+    columns = ", ".join(f"{name} = :{name}" for name in changes)
     cursor = db.execute(
-        "UPDATE jobs SET state = ?, finished = ?, result = ?, error = ?, lease = NULL"
-        " WHERE id = ? AND state = 'running' AND claims = ?",
-        [state, to_micros(now), result, error, job.id, job.claims],
+        f"UPDATE jobs SET lease = NULL, {columns}"
+        " WHERE id = :id AND state = 'running' AND claims = :claims",
+        changes | {"id": job.id, "claims": job.claims},
     )
     return cursor.rowcount > 0
 

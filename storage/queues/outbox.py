@@ -7,7 +7,7 @@ exists as long as the asking tendril waits: it removes the row when it has the a
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -73,16 +73,6 @@ class Outbox:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedQuestion:
-    """A question without an answer; `taken` if the tendril has begun to answer it. `text` is
-    opaque."""
-
-    id: int
-    text: str
-    taken: bool
-
-
 class PeerQuestions:
     """The questions in a database file. All methods raise StorageError."""
 
@@ -115,14 +105,15 @@ class PeerQuestions:
         """Remove a question: nobody waits for its answer any more."""
         await self._database.execute("DELETE FROM peer_questions WHERE id = ?", [question_id])
 
-    async def unanswered(self, tendril: str) -> Sequence[QueuedQuestion]:
-        """Return the questions to a tendril that have no answer, oldest first."""
+    async def unanswered(self, tendril: str) -> Mapping[int, str]:
+        """Return the texts of the questions to a tendril that have no answer, by id, oldest
+        first."""
         rows = await self._database.fetch_all(
-            "SELECT id, question, taken FROM peer_questions"
+            "SELECT id, question FROM peer_questions"
             " WHERE tendril = ? AND answer IS NULL ORDER BY id",
             [tendril],
         )
-        return [QueuedQuestion(row["id"], row["question"], bool(row["taken"])) for row in rows]
+        return {row["id"]: row["question"] for row in rows}
 
     async def take(self, question_id: int) -> None:
         """Record that a question is being answered."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from storage.chat_log.event import Place
-from storage.db.database import Database, Row, from_micros, to_micros
+from storage.connection import GIVEN, Row
+from storage.db.database import Database, from_micros, to_micros
 
 MAX_REMINDERS, MOST_THERE = 20, 100
 """The most reminders of one person, and of all people in one place."""
@@ -126,8 +127,7 @@ class Reminders:
     async def forget_asked(self, question_event_ids: Iterable[int]) -> None:
         """Delete the reminders that these lines of the log asked for, whoever owns them."""
         await self._database.execute(
-            "DELETE FROM reminders WHERE anchor IN"
-            " (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+            f"DELETE FROM reminders WHERE anchor IN {GIVEN}",
             [json.dumps(list(question_event_ids))],
         )
 

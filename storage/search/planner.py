@@ -142,7 +142,7 @@ class ClausePlan:
         """Return at most `limit` candidate line ids from `ranges` (both newest first). With
         `ordered=False` any matching ids may be returned, in any order, which is cheaper."""
         if self._words or self._parts:
-            wanted = IndexQuery(self._words, self._parts, limit, ordered)
+            wanted = IndexQuery(self._words, self._parts, limit, "DESC" if ordered else "")
             return text_index(connection).ids(connection, ranges, wanted)
         query = replace(
             self._conditions.query,

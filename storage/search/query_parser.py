@@ -19,7 +19,8 @@ No input is an error: what cannot be an operator or a filter is a word.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum, StrEnum
 from string import punctuation
@@ -122,12 +123,6 @@ def parse(text: str, mode: Mode = Mode.AND, *, now: datetime, zone: tzinfo = UTC
     return reader.result()
 
 
-@dataclass(slots=True)
-class _Clause:
-    include: list[Term] = field(default_factory=list)
-    exclude: list[Term] = field(default_factory=list)
-
-
 class _Reader:
     """Builds a `ParsedQuery` from the tokens of a search, one after another."""
 
@@ -135,11 +130,11 @@ class _Reader:
         self._mode = mode
         self._now = now
         self._zone = zone
-        self._clauses = [_Clause()]
+        self._clauses = [Clause()]
         self._joined = False  # after an `and`: in mode OR the next term joins the clause before it
         self._negated = False
         self._count = 0
-        self._names: dict[tuple[str, bool], set[str]] = {}
+        self._names: defaultdict[tuple[str, bool], set[str]] = defaultdict(set)
         self._since: list[datetime] = []
         self._until: list[datetime] = []
 
@@ -149,7 +144,7 @@ class _Reader:
         minus = bool(match["minus"]) or self._negated
         word = bare.lower() if bare and not key and not match["minus"] else ""
         if word in ("or", "|", "||"):
-            self._clauses.append(_Clause())
+            self._clauses.append(Clause())
         elif word in ("and", "&&", "not"):
             self._negated = word == "not"
             self._joined = word == "and" or self._joined
@@ -165,22 +160,20 @@ class _Reader:
 
     def result(self) -> ParsedQuery:
         """Return the parsed query. In mode OR an excluded term is excluded from every clause."""
-        exclude = [term for clause in self._clauses for term in clause.exclude]
+        exclude = tuple(term for clause in self._clauses for term in clause.exclude)
         clauses = [
-            Clause(
-                tuple(clause.include), tuple(exclude if self._mode is Mode.OR else clause.exclude)
-            )
+            Clause(clause.include, exclude if self._mode is Mode.OR else clause.exclude)
             for clause in self._clauses
             if clause.include or (clause.exclude and self._mode is Mode.AND)
         ]
         if not clauses and exclude:  # mode OR, with excluded terms only
-            clauses = [Clause(exclude=tuple(exclude))]
+            clauses = [Clause(exclude=exclude)]
         return ParsedQuery(
             clauses=tuple(dict.fromkeys(clauses)),
-            nicks=self._name_filter("nick", False),
-            other_nicks=self._name_filter("nick", True),
-            channels=self._name_filter("channel", False),
-            other_channels=self._name_filter("channel", True),
+            nicks=frozenset(self._names["nick", False]),
+            other_nicks=frozenset(self._names["nick", True]),
+            channels=frozenset(self._names["channel", False]),
+            other_channels=frozenset(self._names["channel", True]),
             since=max(self._since, default=None),
             until=min(self._until, default=None),
         )
@@ -190,12 +183,11 @@ class _Reader:
         if term is None or self._count > _MOST_TERMS:
             return
         if self._mode is Mode.OR and self._clauses[-1].include and not minus and not self._joined:
-            self._clauses.append(_Clause())
+            self._clauses.append(Clause())
         self._joined = False
-        clause = self._clauses[-1]
-        into = clause.exclude if minus else clause.include
-        if term not in into:
-            into.append(term)
+        into = "exclude" if minus else "include"
+        terms = (*getattr(self._clauses[-1], into), term)
+        self._clauses[-1] = replace(self._clauses[-1], **{into: tuple(dict.fromkeys(terms))})
 
     def _take_filter(self, kind: str | None, value: str, minus: bool) -> bool:
         """Consume a token as a filter; return False if it is none, or has a value that makes no
@@ -203,7 +195,7 @@ class _Reader:
         if kind is None or not value:
             return False
         if kind in ("nick", "channel"):
-            self._names.setdefault((kind, minus), set()).add(value)
+            self._names[kind, minus].add(value)
             return True
         if minus:
             return False
@@ -219,9 +211,6 @@ class _Reader:
         except (ValueError, OverflowError):
             return False
         return True
-
-    def _name_filter(self, kind: str, minus: bool) -> frozenset[str]:
-        return frozenset(self._names.get((kind, minus), ()))
 
 
 def _span(value: str, zone: tzinfo) -> tuple[datetime, datetime]:

@@ -1,6 +1,6 @@
 """The scan of the index for matching lines, newest first, within a time limit.
 
-The index is read in pieces of a partition, from the newest backwards. The pieces grow while they
+The index is read in pieces, from the newest backwards. The pieces grow while they
 are fast and shrink when they are slow, so that the clock can be checked between them. At least
 `_MIN_LINES_READ` lines are always read, so that a small log is searched whole, however slow the
 machine.
@@ -8,12 +8,11 @@ machine.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from storage.chat_log.event_table import id_range
+from storage.chat_log.event_table import id_range, rows_of
 from storage.connection import Dialect
 from storage.db.database import Connection, Row
 from storage.log_index import PARTITION_BITS
@@ -27,9 +26,6 @@ _IDS_PER_READ = 400  # ids that are read at once when a window is read again
 _PARTITIONS = """
 SELECT number, lines, (SELECT max(id) FROM events) FROM partitions WHERE lines > 0
 ORDER BY number DESC"""
-_ROWS = """
-SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
-ORDER BY id DESC"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +35,7 @@ class _Pace:
     A scan may take `budget`, or `whole_words_budget` if all its terms are whole words. The first
     piece has about `first` lines. A piece that took less than `quick` makes the next one wider, so
     that this takes about `slow`: at least four times, at most `most_growth` times. One that took
-    more than `slow` makes the next one half as wide. A piece is within one partition unless it
-    `spans_partitions`, for databases where a round trip takes longer than the lookup.
+    more than `slow` makes the next one half as wide. A piece may span partitions.
     """
 
     clock: Callable[[], float]
@@ -50,14 +45,13 @@ class _Pace:
     slow: float
     first: int
     most_growth: int
-    spans_partitions: bool
 
 
 _PACES = {
     # SQLite works in our thread, so the thread's CPU time tells: a busy machine makes no result
     # partial. The work of PostgreSQL can only be measured from outside.
-    Dialect.SQLITE: _Pace(time.thread_time, 0.008, 0.04, 0.001, 0.004, 10_000, 4, False),
-    Dialect.POSTGRES: _Pace(time.monotonic, 0.024, 0.12, 0.004, 0.012, 100_000, 64, True),
+    Dialect.SQLITE: _Pace(time.thread_time, 0.008, 0.04, 0.001, 0.004, 10_000, 4),
+    Dialect.POSTGRES: _Pace(time.monotonic, 0.024, 0.12, 0.004, 0.012, 100_000, 64),
 }
 
 
@@ -95,14 +89,10 @@ class ResultScanner:
         self._pace = _PACES[connection.dialect]
         rows = connection.execute(_PARTITIONS).fetchall()
         self._partitions: dict[int, int] = {number: lines for number, lines, _ in rows}
-        # Widths are in ids. The first one has `first` lines if they are spread evenly in the newest
-        # partition or, where pieces span partitions, in the fullest one.
-        if self._pace.spans_partitions:
-            lines = max(self._partitions.values(), default=1)
-            self._newest = rows[0][2] if rows else 0
-        else:
-            number, lines = next(iter(self._partitions.items()), (0, 1))
-            self._newest = ((number + 1) << PARTITION_BITS) - 1
+        self._newest = rows[0][2] if rows else 0
+        # Widths are in ids. The first one has `first` lines if they are spread evenly in the
+        # fullest partition.
+        lines = max(self._partitions.values(), default=1)
         self._first_width = max(1, (self._pace.first << PARTITION_BITS) // lines)
         first, last = id_range(connection, conditions.query)
         self.first = first or 1
@@ -166,15 +156,14 @@ class ResultScanner:
             if took < pace.quick:
                 # A coarse clock may not have moved at all.
                 growth = min(max(4, int(pace.slow / max(took, 1e-6))), pace.most_growth)
-                widest = LAST_ID if pace.spans_partitions else 1 << PARTITION_BITS
-                width = min(width * growth, widest)
+                width = min(width * growth, LAST_ID)
             elif took > pace.slow:
                 width = max(width >> 1, 1 << 20)
             end = reached - 1
 
     def _ranges(self, bottom: int, end: int, width: int) -> Sequence[IdRange]:
-        """Return the ranges of the piece that ends at `end`, newest first. Together they have
-        `width` ids, in one partition or, if the pieces may span them, in several."""
+        """Return the ranges of the piece that ends at `end`, newest first, one in each partition.
+        Together they have `width` ids."""
         ranges: list[IdRange] = []
         for number in self._partitions:
             begin = max(bottom, number << PARTITION_BITS)
@@ -185,7 +174,7 @@ class ResultScanner:
             first = begin if self._scans_partition else max(begin, last - width + 1)
             ranges.append(IdRange(number, first, last))
             width -= last - first + 1
-            if width <= 0 or not self._pace.spans_partitions:
+            if width <= 0:
                 break
         return ranges
 
@@ -218,10 +207,9 @@ class ResultScanner:
         """Return the rows of those candidates that pass all checks, newest first."""
         if not ids:
             return []
-        rows = self._connection.execute(_ROWS, [json.dumps(ids)])
         return [
             row
-            for row in rows
+            for row in rows_of(self._connection, ids)
             if self._conditions.fits(row) and any(plan.fits(row["text"]) for plan in self._plans)
         ]
 

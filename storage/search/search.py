@@ -65,12 +65,12 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
     if not conditions.channels.rows:
         return SearchPage()
     plans = [ClausePlan(clause, conditions) for clause in parsed.clauses or (Clause(),)]
-    windows = ResultScanner(connection, conditions, plans)
+    scanner = ResultScanner(connection, conditions, plans)
     size = max(_WINDOW_LINES, search_query.within.limit)
-    known = cursor.bottom > 0
-    window = (
-        windows.read_again(cursor.top, cursor.bottom) if known else windows.read(cursor.top, size)
-    )
+    if cursor.bottom:
+        window = scanner.read_again(cursor.top, cursor.bottom)
+    else:
+        window = scanner.read(cursor.top, size)
     matcher = Matcher(parsed.terms)
     ordered = list(window.rows)  # newest first
     if search_query.order is Order.RANK:  # a sort keeps the newest of equal ones first
@@ -81,9 +81,10 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         ordered.sort(key=lambda row: -scores[row["id"]])
     shown = ordered[cursor.skip : cursor.skip + search_query.within.limit]
     following = _next(search_query.order, window, cursor.skip + len(shown))
-    count, more = (0, False)
+    count, more, facets = 0, False, Facets()
     if search_query.cursor is None:
-        count, more = _count_hits(windows, window, exact=all(plan.index_exact for plan in plans))
+        count, more = _count_hits(scanner, window, exact=all(plan.index_exact for plan in plans))
+        facets = _facets(window.rows, conditions.channels)
     hurried = window.timed_out and cursor.skip + len(shown) == len(window.rows)
     return SearchPage(
         hits=tuple(
@@ -97,9 +98,7 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         count=count,
         more_than_counted=more,
         searched_back_to=from_micros(window.bottom * 1000) if hurried else None,
-        facets=_facets(window.rows, conditions.channels)
-        if search_query.cursor is None
-        else Facets(),
+        facets=facets,
     )
 
 
@@ -113,14 +112,14 @@ def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:
     return _Cursor(window.bottom - 1) if window.more else None
 
 
-def _count_hits(windows: ResultScanner, window: ResultWindow, *, exact: bool) -> tuple[int, bool]:
+def _count_hits(scanner: ResultScanner, window: ResultWindow, *, exact: bool) -> tuple[int, bool]:
     """Return the number of hits, as far as it is known, and True if there may be more."""
     count = len(window.rows)
     if not window.more:
         return count, False
     if not exact or window.timed_out:
         return count, True
-    further, done = windows.count(window.bottom - 1, max(0, _MAX_COUNTED_HITS - count) + 1)
+    further, done = scanner.count(window.bottom - 1, max(0, _MAX_COUNTED_HITS - count) + 1)
     return min(count + further, _MAX_COUNTED_HITS), not done or count + further > _MAX_COUNTED_HITS
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from storage.chat_log import event_table
 from storage.chat_log.event_table import Query, event_of
 from storage.chat_log.opt_outs import rules
-from storage.connection import Connection, Row
+from storage.connection import GIVEN, Connection, Row
 from storage.db.database import Database
 from storage.search.models import Hit, MatchSnippet, SearchPage
 from storage.search.planner import LineConditions
@@ -100,8 +100,7 @@ class LineVectors:
     def likeness(self, ids: Sequence[int]) -> dict[int, float]:
         """Return the likeness of lines to the question by id, without those that have no vector."""
         rows = self._connection.execute(
-            "SELECT event_id, vector FROM vectors"
-            " WHERE event_id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+            f"SELECT event_id, vector FROM vectors WHERE event_id IN {GIVEN}",
             [json.dumps(list(ids))],
         )
         return {row["event_id"]: likeness(self._asked, row["vector"]) for row in rows}

@@ -70,8 +70,8 @@ class Fts5Index:
     def ids(
         self, connection: Connection, ranges: Sequence[IdRange], wanted: IndexQuery
     ) -> list[int]:
-        """Return at most `wanted.limit` candidate ids from `ranges` (both newest first), always in
-        order."""
+        """Return at most `wanted.limit` candidate ids from `ranges`, which are in the order wanted,
+        by default newest first."""
         match, parts = wanted.match, wanted.parts
         # What may have the parts, as hits are checked against the text. Without positions FTS5
         # allows no phrase of several trigrams, only their conjunction, and evenly spaced ones of a
@@ -95,24 +95,12 @@ class Fts5Index:
                 sql += f" AND rowid IN (SELECT rowid FROM {table} WHERE {table} MATCH ?"
                 sql += " AND rowid BETWEEN ? AND ?)"
                 values += [trigrams, *bounds]
-            sql += " ORDER BY rowid DESC LIMIT ?"
+            sql += f" ORDER BY rowid {wanted.order or 'DESC'} LIMIT ?"
             rows = connection.execute(sql, [*values, wanted.limit - len(found)])
             found += [row[0] for row in rows]
             if len(found) == wanted.limit:
                 break
         return found
-
-    def matching(
-        self, connection: Connection, id_range: IdRange, match: WordMatch, order: str, limit: int
-    ) -> list[int]:
-        """Return the first `limit` ids of matching lines, in `order`: ASC or DESC."""
-        table = f"words_{id_range.number}"
-        rows = connection.execute(
-            f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid BETWEEN ? AND ?"
-            f" ORDER BY rowid {order} LIMIT ?",
-            [_expression(match), id_range.first, id_range.last, limit],
-        )
-        return [row[0] for row in rows]
 
     def count(self, connection: Connection, number: int, match: WordMatch, most: int) -> int:
         """Count the matching lines of a partition, up to `most`."""

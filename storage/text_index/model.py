@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 IndexedLine = tuple[int, str, str]
 """A line to index: its id, its text, and its tags separated by blanks."""
+
+IdOrder = Literal["DESC", "ASC", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,11 @@ class IndexQuery:
 
     The lines satisfy `match`, if there is one, and contain the `parts`: substrings of three or more
     characters, whose case is ignored. An index may also return lines without the parts. With
-    `ordered` the ids are the newest, newest first; else any, in any order, if that is faster.
+    the `order` DESC or ASC the ids are the newest or the oldest, in that order; without one any, in
+    any order, if that is faster.
     """
 
     match: WordMatch | None
     parts: Sequence[str]
     limit: int
-    ordered: bool
+    order: IdOrder = "DESC"

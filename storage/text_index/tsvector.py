@@ -74,7 +74,8 @@ class TsvectorIndex:
     def ids(
         self, connection: Connection, ranges: Sequence[IdRange], wanted: IndexQuery
     ) -> list[int]:
-        """Return at most `wanted.limit` ids from `ranges` (newest first), in one round trip."""
+        """Return at most `wanted.limit` ids from `ranges`, which are in the order wanted, in one
+        query."""
         where, values = "", []
         if wanted.match:
             where, values = " AND words @@ CAST(? AS tsquery)", [_query(wanted.match)]
@@ -82,7 +83,8 @@ class TsvectorIndex:
             where += " AND parts LIKE ?"
             values.append(f"%{escape_like(part.lower())}%")
         # Without ORDER BY the server can stop at the first `limit` of a common word's many lines.
-        end = f"{' ORDER BY rowid DESC' if wanted.ordered else ''} LIMIT {wanted.limit}"
+        order = f" ORDER BY rowid {wanted.order}" if wanted.order else ""
+        end = f"{order} LIMIT {wanted.limit}"
         each = [
             f"SELECT rowid FROM words_{id_range.number} WHERE rowid BETWEEN ? AND ?{where}{end}"
             for id_range in ranges
@@ -90,17 +92,6 @@ class TsvectorIndex:
         sql = each[0] if len(each) == 1 else f"({') UNION ALL ('.join(each)}){end}"
         bound = [value for each in ranges for value in (each.first, each.last, *values)]
         return [row[0] for row in connection.execute(sql, bound)]
-
-    def matching(
-        self, connection: Connection, id_range: IdRange, match: WordMatch, order: str, limit: int
-    ) -> list[int]:
-        """Return the first `limit` ids of matching lines, in `order`: ASC or DESC."""
-        rows = connection.execute(
-            f"SELECT rowid FROM words_{id_range.number} WHERE rowid BETWEEN ? AND ?"
-            f" AND words @@ CAST(? AS tsquery) ORDER BY rowid {order} LIMIT ?",
-            [id_range.first, id_range.last, _query(match), limit],
-        )
-        return [row[0] for row in rows]
 
     def count(self, connection: Connection, number: int, match: WordMatch, most: int) -> int:
         """Count the matching lines of a partition, up to `most`."""

@@ -6,26 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 
-from storage.db.database import Connection, Database
+from storage.connection import Connection, adding
+from storage.db.database import Database
 from storage.usage.usage import UsageAmount
 
-_ADD = """
-INSERT INTO spending VALUES
-    (:day, :room, :conversation, :purpose, :requests, :prompt, :cached, :completion)
-ON CONFLICT (day, room, conversation, purpose) DO UPDATE SET
-    requests = spending.requests + excluded.requests, prompt = spending.prompt + excluded.prompt,
-    cached = spending.cached + excluded.cached,
-    completion = spending.completion + excluded.completion
-"""
-_SUM = "sum(requests), sum(prompt), sum(cached), sum(completion)"
+_KEY = ("day", "room", "conversation", "purpose")
+_AMOUNTS = ("requests", "prompt", "cached", "completion")
+_ADDING = adding("spending", _KEY, _AMOUNTS)
+_ADD = f"INSERT INTO spending VALUES (:{', :'.join((*_KEY, *_AMOUNTS))}) {_ADDING}"
+_SUM = ", ".join(f"sum({each})" for each in _AMOUNTS)
 _NAMELESS = f"""
 INSERT INTO spending SELECT day, '', '', purpose, {_SUM} FROM spending
-WHERE (room, conversation) != ('', '') AND {{which}} GROUP BY day, purpose
-ON CONFLICT (day, room, conversation, purpose) DO UPDATE SET
-    requests = spending.requests + excluded.requests, prompt = spending.prompt + excluded.prompt,
-    cached = spending.cached + excluded.cached,
-    completion = spending.completion + excluded.completion
-"""
+WHERE (room, conversation) != ('', '') AND {{which}} GROUP BY day, purpose {_ADDING}"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,21 +15,18 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from storage.connection import adding
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 
-_ADD = """
-INSERT INTO usage VALUES (:day, :tendril, :model, :requests, :prompt, :cached, :completion, :cost)
-ON CONFLICT (day, tendril, model) DO UPDATE SET
-    requests = usage.requests + excluded.requests, prompt = usage.prompt + excluded.prompt,
-    cached = usage.cached + excluded.cached, completion = usage.completion + excluded.completion,
-    cost = usage.cost + excluded.cost
-"""
-_ADD_SPENT = """
-INSERT INTO spender_usage VALUES (:day, :tendril, :model, :channel, :person, :tokens, :cost)
-ON CONFLICT (day, tendril, model, channel, person) DO UPDATE SET
-    tokens = spender_usage.tokens + excluded.tokens, cost = spender_usage.cost + excluded.cost
-"""
+_AMOUNTS = ("requests", "prompt", "cached", "completion", "cost")
+_ADD = f"""
+INSERT INTO usage VALUES (:day, :tendril, :model, :{", :".join(_AMOUNTS)})
+{adding("usage", ("day", "tendril", "model"), _AMOUNTS)}"""
+_SPENDER = ("day", "tendril", "model", "channel", "person")
+_ADD_SPENT = f"""
+INSERT INTO spender_usage VALUES (:{", :".join(_SPENDER)}, :tokens, :cost)
+{adding("spender_usage", _SPENDER, ("tokens", "cost"))}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +116,8 @@ class UsageTable:
     async def add(self, amounts: Mapping[UsageKey, UsageAmount]) -> None:
         """Add amounts to those stored, all in one transaction. Raises Unavailable."""
         rows = [
-            {
-                "day": usage_key.day.isoformat(),
-                "tendril": usage_key.tendril,
-                "model": usage_key.model,
-            }
-            | asdict(amount)
-            for usage_key, amount in amounts.items()
+            asdict(key) | {"day": key.day.isoformat()} | asdict(amount)
+            for key, amount in amounts.items()
         ]
         await self._database.executemany(_ADD, rows)
 

@@ -313,12 +313,8 @@ class ConnectionPool:
         self._closed: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<ConnectionPool {self.origin}, {len(self._open)} open, {self.idle} idle>"
-
-    @property
-    def origin(self) -> str:
-        """Scheme, host and port of the server, without a user name or a password."""
-        return f"{self._to.scheme}://{_host(self._to)}"
+        origin = f"{self._to.scheme}://{_host(self._to)}"
+        return f"<ConnectionPool {origin}, {len(self._open)} open, {self.idle} idle>"
 
     @property
     def idle(self) -> int:

@@ -155,35 +155,3 @@ async def test_on_a_bad_day_no_question_no_answer_and_no_line_is_lost_or_doubled
     answers = {f"asker: answer {number}": 1 for number in range(1, ROUNDS + 1)}
     assert {text: count for text, count in said.items() if "answer" in text} == answers
     assert len(script.requests) == ROUNDS
-
-
-async def test_after_a_netsplit_with_another_of_our_name_the_nick_is_regained(
-    tmp_path: Path,
-) -> None:
-    async with (
-        hub() as net,
-        net.leaf() as leaf,
-        ScriptedOpenAI() as script,
-        irc_client(net.ircd.port, "bob") as bob,
-        irc_client(leaf.port, "Terra") as other,
-    ):
-        await bob.join(ROOM)
-        await other.join(ROOM)
-        await bob.expect(rf":Terra!\S+ JOIN :?{ROOM}")
-        config = irc_config(tmp_path, net.ircd.port, script.url)
-        async with irc_tendril(config) as tendril:
-            assert tendril.networks["irc"].nick == "Terra_"
-            await net.split()
-            await bob.expect(r":Terra_!\S+ NICK :?Terra$")
-            await net.link()
-            # The nick is younger here than there.
-            await bob.expect(r":Terra!\S+ NICK :?\d\S+")
-            await bob.say(ROOM, "Terra: hi")
-            await bob.expect(rf":\d\S+!\S+ PRIVMSG {ROOM} :bob: ok")
-            await other.send("QUIT :gone")
-            await other.wait_closed()
-            await until_back(tendril.networks["irc"])
-            await bob.say(ROOM, ".ping")
-            await bob.expect(":Terra!.*:bob: pong")
-    said = Counter(text for _, nick, text in await logged(config) if nick == "bob" and text)
-    assert said == {"Terra: hi": 1, ".ping": 1}

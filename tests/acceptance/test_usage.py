@@ -6,21 +6,43 @@ import asyncio
 import json
 import re
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import pytest_asyncio
 
-from tests.harnesses.core.launcher.test_up import answered, up
+from tests.harnesses.core.launcher.test_up import Running, answered, up
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import bearer
 
-pytestmark = [pytest.mark.process]
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
 SPENT = "What I may use today is used up; please ask again tomorrow."
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def script() -> AsyncIterator[ScriptedOpenAI]:
+    """The model of `running`."""
+    async with ScriptedOpenAI() as found:
+        yield found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(
+    tmp_path_factory: pytest.TempPathFactory, script: ScriptedOpenAI
+) -> AsyncIterator[Running]:
+    """An `up` without limits, whose model answers one request at a time."""
+    data = tmp_path_factory.mktemp("up")
+    (data / "terrarium.toml").write_text("[model]\nslots = 1\n")
+    async with up(data, script) as found:
+        yield found
+        found.process.send_signal(signal.SIGINT)
+        assert await found.ended() == 0
 
 
 async def ask_on_the_web(http: httpx2.AsyncClient, text: str) -> dict[str, Any]:
@@ -38,27 +60,24 @@ async def question(person: IrcClient, words: str, answer: str) -> None:
 
 
 async def test_usage_is_known_by_tendril_and_the_page_of_tendrils_shows_what_it_was_for(
-    tmp_path: Path,
+    running: Running, script: ScriptedOpenAI
 ) -> None:
-    async with ScriptedOpenAI() as script, up(tmp_path, script) as running:
-        script.say("I can listen.")
-        await answered(running.irc_port, "ada", "I can listen.")
-        web, server = running.address("web"), running.address("agent server")
-        async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as http:
-            script.say("I can read.")
-            asked = await http.post(f"{web}/chat", json={"text": "hello?"})
-            assert "I can read." in asked.text
-            usage = (await http.get(f"{server}/usage")).json()
-            used = {row["tendril"]: row["prompt_tokens"] for row in usage["data"]}
-            assert used["irc"] > 0
-            assert used["web"] > 0
-            async with asyncio.timeout(PATIENCE):
-                page = ""
-                while len(re.findall(r"tokens today: answer \d+", page)) < 2:  # each ten seconds
-                    await asyncio.sleep(0.2)
-                    page = (await http.get(f"{web}/tendrils")).text
-        running.process.send_signal(signal.SIGINT)
-        assert await running.ended() == 0
+    script.say("I can listen.")
+    await answered(running.irc_port, "ada", "I can listen.")
+    web, server = running.address("web"), running.address("agent server")
+    async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as http:
+        script.say("I can read.")
+        asked = await http.post(f"{web}/chat", json={"text": "hello?"})
+        assert "I can read." in asked.text
+        usage = (await http.get(f"{server}/usage")).json()
+        used = {row["tendril"]: row["prompt_tokens"] for row in usage["data"]}
+        assert used["irc"] > 0
+        assert used["web"] > 0
+        async with asyncio.timeout(PATIENCE):
+            page = ""
+            while len(re.findall(r"tokens today: answer \d+", page)) < 2:  # each ten seconds
+                await asyncio.sleep(0.2)
+                page = (await http.get(f"{web}/tendrils")).text
 
 
 async def test_who_has_used_up_a_budget_is_told_so_and_others_are_answered(tmp_path: Path) -> None:
@@ -89,36 +108,34 @@ async def test_who_has_used_up_a_budget_is_told_so_and_others_are_answered(tmp_p
         assert await running.ended() == 0
 
 
-async def test_who_floods_the_model_leaves_each_tendril_its_share(tmp_path: Path) -> None:
-    (tmp_path / "terrarium.toml").write_text("[model]\nslots = 1\n")
-    async with ScriptedOpenAI() as script, up(tmp_path, script) as running:
-        found = json.loads((tmp_path / "run" / "up.json").read_text())
-        script.default = Answer("So much.", late=True)  # not before it is released
-        body = {"messages": [{"role": "user", "content": "flood"}]}
-        async with httpx2.AsyncClient(
-            base_url=found["server"], trust_env=False, timeout=PATIENCE
-        ) as http:
+async def test_who_floods_the_model_leaves_each_tendril_its_share(
+    running: Running, script: ScriptedOpenAI
+) -> None:
+    found, before = json.loads((running.data / "run" / "up.json").read_text()), len(script.requests)
+    script.default = Answer("So much.", late=True)  # not before it is released
+    body = {"messages": [{"role": "user", "content": "flood"}]}
+    async with httpx2.AsyncClient(
+        base_url=found["server"], trust_env=False, timeout=PATIENCE
+    ) as http:
 
-            async def flood() -> int:
-                path, headers = "/v1/chat/completions", bearer(found["key"])
-                return (await http.post(path, json=body, headers=headers)).status_code
+        async def flood() -> int:
+            path, headers = "/v1/chat/completions", bearer(found["key"])
+            return (await http.post(path, json=body, headers=headers)).status_code
 
-            async def waiting() -> float:
-                lines = (await http.get("/metrics")).text.splitlines()
-                found = [line.split()[-1] for line in lines if "terrarium_waiting{" in line]
-                return sum(map(float, found))
+        async def waiting() -> float:
+            lines = (await http.get("/metrics")).text.splitlines()
+            found = [line.split()[-1] for line in lines if "terrarium_waiting{" in line]
+            return sum(map(float, found))
 
-            async with asyncio.TaskGroup() as tasks:
-                flooding = [tasks.create_task(flood()) for _ in range(40)]
-                asking = tasks.create_task(answered(running.irc_port, "ada", "So much."))
-                async with asyncio.timeout(PATIENCE):
-                    while await waiting() < 40:  # noqa: ASYNC110 -- of 41 requests one runs
-                        await asyncio.sleep(0.05)
-                script.release()
-                await asking
-            assert {task.result() for task in flooding} == {200}
-        asked = [request["messages"][-1]["content"] for request in script.requests]
-        place = next(at for at, text in enumerate(asked) if "tell me a story" in text)
-        assert place - asked.index("flood") <= 3
-        running.process.send_signal(signal.SIGINT)
-        assert await running.ended() == 0
+        async with asyncio.TaskGroup() as tasks:
+            flooding = [tasks.create_task(flood()) for _ in range(40)]
+            asking = tasks.create_task(answered(running.irc_port, "ada", "So much."))
+            async with asyncio.timeout(PATIENCE):
+                while await waiting() < 40:  # noqa: ASYNC110 -- of 41 requests one runs
+                    await asyncio.sleep(0.05)
+            script.release()
+            await asking
+        assert {task.result() for task in flooding} == {200}
+    asked = [request["messages"][-1]["content"] for request in script.requests[before:]]
+    place = next(at for at, text in enumerate(asked) if "tell me a story" in text)
+    assert place - asked.index("flood") <= 3

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harnesses.core.launcher.supervisor import EX_CONFIG
 from tests.docs.reference import ROOT, tables, variables
-from tests.kit.plain_yaml import PlainYaml
 
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-COMPOSE: dict[str, Any] = PlainYaml(TEXT).read()
+COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, Any] = COMPOSE["services"]
 OURS = [name for name, service in SERVICES.items() if service["image"] == "terrarium:latest"]
 DOTENV = (ROOT / "deploy" / ".env.example").read_text(encoding="utf-8")
@@ -69,12 +69,13 @@ def test_every_service_restarts_and_says_whether_it_is_well() -> None:
         assert service["healthcheck"]["test"][0] == "CMD", name
 
 
-@pytest.mark.parametrize("command", [*ran_commands()], ids=" ".join)
-def test_every_command_is_one_that_our_cli_takes(command: list[str]) -> None:
-    done = terrarium(*command, "--help")
-    assert done.returncode == 0, done.stderr
-    if command[0] == "run":
-        assert command[1] in entry_points(group="terrarium.tendrils").names
+def test_every_command_is_one_that_our_cli_takes() -> None:
+    commands = list(ran_commands())
+    tendrils = {command[1] for command in commands if command[0] == "run"}
+    assert tendrils <= entry_points(group="terrarium.tendrils").names
+    for command in {each[0]: each for each in commands}.values():
+        done = terrarium(*command, "--help")
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in OURS if "environment" in SERVICES[name]])

@@ -8,6 +8,7 @@ import tomllib
 import venv
 from pathlib import Path
 
+import pip
 import pytest
 
 from tests.docs.reference import ROOT
@@ -71,7 +72,9 @@ def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
     for name, version in locked.items():
         wheel = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
         (index / wheel).write_bytes(b"not that file")
-    venv.create(tmp_path / "venv", with_pip=True)
+    venv.create(tmp_path / "venv")
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (site / "pip").symlink_to(Path(pip.__file__).parent)
     done = subprocess.run(
         [deploy / "install", tmp_path / "venv" / "bin" / "python", "base"],
         env={"PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)},

@@ -20,8 +20,9 @@ from storage.chat_log.event import Event, EventType, Place
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.log import ChatLog
-from storage.memory.conversations import Conversations, Message, SkillTable, TaughtSkill, Turn
+from storage.memory.conversations import Conversations, Message, Turn
 from storage.memory.memories import OWN, Memories, Memory, MemoryKind
+from storage.memory.skills import SkillTable, TaughtSkill
 from storage.privacy.audit_log import AuditEntry, AuditLog
 from storage.privacy.erasure import Forgotten, Person, forget, resume_erasures
 from storage.queues.outbox import Outbox

@@ -11,8 +11,9 @@ from pathlib import Path
 from storage.chat_log.event import Event, EventType, Place
 from storage.db.database import Database
 from storage.log import ChatLog
-from storage.memory.conversations import Conversations, SkillTable, TaughtSkill, Turn
+from storage.memory.conversations import Conversations, Turn
 from storage.memory.memories import Memories, Memory, MemoryKind
+from storage.memory.skills import SkillTable, TaughtSkill
 from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
 from storage.queues.reminders import Owner, Reminder, Reminders

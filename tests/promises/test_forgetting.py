@@ -12,16 +12,16 @@ import pytest
 
 from llm.client.client import AgentClient, ModelCatalog
 from llm.client.settings import AgentSettings
-from llm.memory.consolidation import MemoryServices
-from llm.memory.room import TendrilMemory
+from llm.memory.consolidation import TendrilMemory
+from llm.memory.room import RoomMemory
+from llm.memory.settings import MemorySettings
 from storage.chat_log.event import EVERYTHING, SPOKEN
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations
 from storage.memory.memories import Memories, Memory, MemoryKind
-from storage.privacy.pending_erasures import has_pending_erasures
+from storage.privacy.pending_erasures import PendingErasures
 from storage.queues.jobs import Jobs
-from terrarium.config import Config
 from tests.harnesses.core.tendril.test_base import small
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
 from tests.kit.clock import ManualClock
@@ -58,8 +58,8 @@ async def quote_in(path: Path, log: ChatLog) -> None:
 
 async def finished(data: Path) -> None:
     """Wait until nothing is left to be forgotten; another connection to the file has no event."""
-    async with asyncio.timeout(PATIENCE):
-        while has_pending_erasures(data / "irc.db"):  # noqa: ASYNC110
+    async with asyncio.timeout(PATIENCE), Database.open(data / "irc.db") as database:
+        while await PendingErasures(database).list_all():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
@@ -192,19 +192,19 @@ async def test_what_is_forgotten_while_a_prompt_is_made_is_in_none_that_follows(
         Database.open(tmp_path / "irc.db") as database,
         AgentClient.open(AgentSettings()) as client,
     ):
-        services = MemoryServices.open(
+        memory = TendrilMemory(
             "irc",
-            database,
-            Jobs(database),
+            MemorySettings(),
             client,
             ModelCatalog(client),
             ManualClock(NOON),
-            Config({}, None, tmp_path),
+            Jobs(database),
+            Memories(database),
         )
-        theirs = TendrilMemory(services).for_room(ROOM, f"{ROOM}/{NICK}", NICK)
+        theirs = RoomMemory.of(memory, ROOM, f"{ROOM}/{NICK}", NICK)
         await theirs.remember(WORD, "word")
-        memories = ForgottenMeanwhile(database)
-        room = TendrilMemory(replace(services, memories=memories)).for_room(ROOM, "c", "bob")
+        memory = replace(memory, memories=ForgottenMeanwhile(database))
+        room = RoomMemory.of(memory, ROOM, "c", "bob")
         await Conversations(database).add("c", turn(0, "hi", "Hello."), ROOM, "bob")
         await room.sections("hello")
         stable, beside = await room.sections("hello")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from harnesses.core.tendril.turn import ConversationQueue, TurnResult
+from llm.memory.room import RoomMemory
 from llm.messages.message import Question
 from terrarium import Identity
 from tests.kit.clock import ManualClock
@@ -38,7 +39,9 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file_of_any_tendr
             requester = tendril.requester(line)
             time, _ = await tendril.remind.parse_time(requester, "tomorrow at 9")
             await tendril.remind.add(requester, time, f"of {SECRET}")
-            memory = tendril.memory.for_room(requester.room, "rooms/#tea/ada", requester.person)
+            memory = RoomMemory.of(
+                tendril.memory, requester.room, "rooms/#tea/ada", requester.person
+            )
             await memory.remember(SECRET, "word")
             await tendril.hear(TEA, BOB, "I say nothing of it")
             person = tendril.privacy.person(ADA)

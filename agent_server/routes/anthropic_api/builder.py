@@ -13,7 +13,7 @@ from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError, EngineUnavailable
 from agent_server.http.errors import anthropic_error
 from agent_server.http.responses import Events, log_stream_error, sse_event
-from agent_server.schemas.chat_answer import ChunkMeta
+from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer, assemble
 from storage.usage.usage import TokenUsage
 
 Event = dict[str, Any]
@@ -37,9 +37,10 @@ class MessageBuilder:
         self._finish: Mapping[str, Any] = {}
         self._usage = TokenUsage()
 
-    def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the message, from an assembled chat answer. Raises EngineUnavailable."""
-        choice = answer["choices"][0]
+    async def whole(self, answer: ModelAnswer) -> dict[str, Any]:
+        """Return the message. Raises ApiError."""
+        made = await assemble(answer, self._meta)
+        choice = made["choices"][0]
         message = choice["message"]
         blocks: list[dict[str, Any]] = []
         if self._thinking and message.get("reasoning_content"):
@@ -50,7 +51,7 @@ class MessageBuilder:
             function = call["function"]
             value = _arguments(function["arguments"])
             blocks.append({**_tool_use_block(call["id"], function["name"]), "input": value})
-        usage = _usage(TokenUsage.from_wire(answer["usage"] or {}))
+        usage = _usage(TokenUsage.from_wire(made["usage"] or {}))
         return {**self._start(), "content": blocks, **_stop(choice), "usage": usage}
 
     async def events(self, chunks: AsyncIterable[Chunk]) -> Events:

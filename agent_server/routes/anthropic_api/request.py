@@ -20,10 +20,10 @@ from agent_server.schemas.chat import (
     ChatRequest,
     Effort,
     Probability,
+    PromptFields,
     Schema,
     StrictModel,
     StrictRequest,
-    TokenizeMessages,
     validate,
 )
 
@@ -210,10 +210,10 @@ class CountTokensRequest(StrictRequest):
     output_config: OutputConfig | None = None
     speed: Literal["standard"] | None = None
 
-    def as_tokenize(self) -> TokenizeMessages:
+    def as_tokenize(self) -> PromptFields:
         """Return the request that counts the tokens of a chat. Raises InvalidRequest."""
         self.require_known()
-        return validate(TokenizeMessages, self.prompt())
+        return validate(PromptFields, self.prompt())
 
     def prompt(self) -> dict[str, Any]:
         """Return the fields of a chat request that become the prompt."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from agent_server.http.responses import Events, JsonBody, respond
+from agent_server.http.responses import JsonBody, respond
 from agent_server.metering.request_context import HEADERS
 from agent_server.routes.anthropic_api.builder import MessageBuilder
 from agent_server.routes.anthropic_api.request import CountTokensRequest, MessagesRequest
 from agent_server.routes.dependencies import BodyRoute, Context, Server
-from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer, assemble
+from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
 from agent_server.schemas.responses import (
     AnthropicErrorBody,
-    AnthropicMessage,
     InputTokens,
     answers,
     error_answers,
@@ -30,7 +28,7 @@ router = APIRouter(
 @router.post(
     "",
     response_model=None,
-    responses=answers(AnthropicMessage, stream=True),
+    responses=answers("https://docs.anthropic.com/en/api/messages", stream=True),
     openapi_extra=HEADERS,
 )
 async def messages(
@@ -38,18 +36,12 @@ async def messages(
 ) -> Response:
     """Answer a conversation, as one message or as a stream of events."""
 
-    def meta(answer: ModelAnswer) -> ChunkMeta:
-        return ChunkMeta(answer.model, context.created, f"msg_{uuid.uuid4().hex}")
-
-    async def whole(answer: ModelAnswer) -> dict[str, Any]:
-        message = MessageBuilder(head := meta(answer), thinking=body.shows_thinking)
-        return message.whole(await assemble(answer, head))
-
-    def events(answer: ModelAnswer) -> Events:
-        return MessageBuilder(meta(answer), thinking=body.shows_thinking).events(answer)
+    def builder(answer: ModelAnswer) -> MessageBuilder:
+        meta = ChunkMeta(answer.model, context.created, f"msg_{uuid.uuid4().hex}")
+        return MessageBuilder(meta, thinking=body.shows_thinking)
 
     starting = server.pool.answer(body.as_chat(), context)
-    return await respond(request, starting, whole, events if body.stream else None)
+    return await respond(request, starting, builder, stream=body.stream)
 
 
 @router.post("/count_tokens", response_model=None, responses=answers(InputTokens))

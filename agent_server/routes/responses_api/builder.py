@@ -15,7 +15,7 @@ from typing import Any
 from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError
 from agent_server.http.responses import Events, log_stream_error, sse_event
-from agent_server.routes.responses_api.request import ResponseRequest
+from agent_server.routes.responses_api.request import ITEMS, Item, ResponseRequest
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
 from storage.usage.usage import TokenUsage
 
@@ -146,21 +146,9 @@ class ResponseBuilder:
             **self._request.request_echo(),
         }
 
-    def message(self) -> list[dict[str, Any]]:
-        """Return the answer as chat messages, for a request that continues from it."""
-        said: dict[str, Any] = {"role": "assistant", "content": None}
-        for item in self._items:
-            if item["type"] == "message":
-                said["content"] = item["content"][0]["text"]
-            elif item["type"] == "reasoning":
-                said["reasoning_content"] = item["content"][0]["text"]
-            else:
-                function = {"name": item["name"], "arguments": item["arguments"]}
-                call = {"id": item["call_id"], "type": "function", "function": function}
-                said.setdefault("tool_calls", []).append(call)
-        if said["content"] is None and "tool_calls" not in said:
-            said["content"] = ""
-        return [said]
+    def items(self) -> list[Item]:
+        """Return the answer as the items that a client may send back."""
+        return ITEMS.validate_python(self._items)
 
     def _on_chunk(self, chunk: Chunk) -> Iterator[Event]:
         if chunk.get("usage"):
@@ -253,8 +241,9 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
 
 
 def _logprob(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the log probability of a token, with only the keys that this API has."""
-    kept = {"token": entry["token"], "bytes": entry.get("bytes") or [], "logprob": entry["logprob"]}
-    if "top_logprobs" in entry:
-        kept["top_logprobs"] = [_logprob(top) for top in entry["top_logprobs"]]
-    return kept
+    """Return the log probability of a token, with the keys that this API has."""
+    token, *tops = (
+        {"token": each["token"], "bytes": each.get("bytes") or [], "logprob": each["logprob"]}
+        for each in (entry, *(entry.get("top_logprobs") or ()))
+    )
+    return {**token, "top_logprobs": tops}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from agent_server.schemas.chat import (
     INT32,
@@ -132,9 +132,14 @@ Item = Annotated[
     | Annotated[ResultItem, Tag("function_call_output")]
     | Annotated[ReasoningItem, Tag("reasoning")],
     Discriminator(
-        lambda item: item.get("type", "message") if isinstance(item, dict) else item.type
+        lambda item: (
+            item.get("type", "message") if isinstance(item, dict) else getattr(item, "type", None)
+        )
     ),
 ]
+
+
+ITEMS = TypeAdapter[list[Item]](list[Item])
 
 
 def as_messages(items: Iterable[Item]) -> Iterator[dict[str, Any]]:

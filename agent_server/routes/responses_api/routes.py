@@ -10,16 +10,18 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from agent_server.errors import InvalidRequest, NotFound
-from agent_server.http.responses import Events, respond, to_json
+from agent_server.http.responses import respond, to_json
 from agent_server.metering.request_context import HEADERS
 from agent_server.response_store import StoredResponse
 from agent_server.routes.dependencies import BodyRoute, Context, Server
 from agent_server.routes.responses_api.builder import ResponseBuilder
-from agent_server.routes.responses_api.request import ResponseRequest
+from agent_server.routes.responses_api.request import ResponseRequest, as_messages
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
-from agent_server.schemas.responses import DeletedResponse, ResponseBody, answers
+from agent_server.schemas.responses import DeletedResponse, answers
 
 router = APIRouter(prefix="/v1/responses", route_class=BodyRoute)
+
+OBJECT = "https://platform.openai.com/docs/api-reference/responses/object"
 
 NOT_FOUND_REASONS = (
     "here: it was never stored, was deleted, was evicted by newer ones, or was lost when the"
@@ -31,7 +33,7 @@ NOT_FOUND_REASONS = (
 @router.post(
     "",
     response_model=None,
-    responses=answers(ResponseBody, stream=True),
+    responses=answers(OBJECT, stream=True),
     openapi_extra=HEADERS,
 )
 async def create(
@@ -57,7 +59,7 @@ async def create(
 
     def store_response(answer: ResponseBuilder) -> None:
         if body.store is not False:
-            messages = to_json([*history, *body.messages(), *answer.message()])
+            messages = to_json([*history, *body.messages(), *as_messages(answer.items())])
             stored = StoredResponse(response_id, to_json(answer.as_wire()), messages, session)
             server.responses.save(owner, stored)
 
@@ -74,16 +76,10 @@ async def create(
                 error.param = "input"
             raise
 
-    async def whole(answer: ModelAnswer) -> dict[str, Any]:
-        return await builder(answer).whole(answer)
-
-    def events(answer: ModelAnswer) -> Events:
-        return builder(answer).events(answer)
-
-    return await respond(request, start(), whole, events if body.stream else None)
+    return await respond(request, start(), builder, stream=body.stream)
 
 
-@router.get("/{identity}", response_model=None, responses=answers(ResponseBody))
+@router.get("/{identity}", response_model=None, responses=answers(OBJECT))
 async def retrieve(
     identity: str, server: Server, context: Context, stream: bool = False
 ) -> Response:

@@ -9,7 +9,6 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from storage.db.private_files import make_file
 from storage.db.process_lock import AlreadyRunning, hold_lock
 from storage.queues.leases import LeaseLost
 from terrarium.config import ConfigError
+from terrarium.entry_points import entry_points
 from terrarium.supervision import root_cause
 
 if TYPE_CHECKING:  # `terrarium up` only starts tendrils as processes: keep its imports light
@@ -44,15 +44,15 @@ _log = structlog.get_logger()
 
 def names() -> list[str]:
     """Return the names of all installed tendrils, sorted."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
+    return sorted({entry.name for entry in entry_points(GROUP)})
 
 
-def tendril(name: str) -> type[Tendril]:
+def tendril_class(name: str) -> type[Tendril]:
     """Return the class of a tendril. No other tendril is imported, as its package may be broken.
 
     Raises UnknownTendril, and TendrilError if the package cannot be imported.
     """
-    found = entry_points(group=GROUP, name=name)
+    found = entry_points(GROUP).select(name=name)
     if not found:
         raise UnknownTendril(name, names())
     entry = next(iter(found))
@@ -107,7 +107,8 @@ def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         make_file(path)  # for the owner only: a traceback can quote messages and keys
-        path.write_text("".join(traceback.format_exception(cause)), encoding="utf-8")
+        whole = "".join(traceback.format_exception(cause))
+        path.write_text(whole, encoding="utf-8", errors="backslashreplace")
     except OSError:  # a full disk must not hide the crash itself
         return TendrilCrashed(text)
     return TendrilCrashed(f"{text}; all of it is in {path}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from importlib.metadata import entry_points
 
 import structlog
 
@@ -14,6 +13,7 @@ from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.queues.outbox import Outbox, OutgoingMessage
+from terrarium.entry_points import entry_points
 
 _RETRY_PAUSE = 1.0  # seconds
 
@@ -34,7 +34,7 @@ class TendrilOutbox:
     def __init__(self, database: Database, owner: str) -> None:
         self.database, self._outbox = database, Outbox(database)
         self._owner = owner
-        self._known = {*entry_points(group="terrarium.tendrils").names, owner}
+        self._known = {*entry_points("terrarium.tendrils").names, owner}
 
     async def say(
         self, tendril: str, channel: str, text: str, *, key: str, quotes: Collection[int] = ()

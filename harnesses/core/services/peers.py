@@ -180,14 +180,13 @@ class PeerService:
                 try:
                     async for _ in self._database.changes():
                         waiting = await self._questions.unanswered(self._name)
-                        for question in waiting:
-                            if question.id not in running:
+                        for number, text in waiting.items():
+                            if number not in running:
                                 # The mark tells the next process which ones died with this one.
-                                await self._questions.take(question.id)
-                                work = self._answer(question.id, question.text, answer)
-                                running[question.id] = tasks.create_task(work)
-                        wanted = {question.id for question in waiting}
-                        for number in [each for each in running if each not in wanted]:
+                                await self._questions.take(number)
+                                work = self._answer(number, text, answer)
+                                running[number] = tasks.create_task(work)
+                        for number in running.keys() - waiting.keys():
                             running.pop(number).cancel()  # the asker has gone, or it is answered
                 except StorageError as error:  # a full disk passes
                     _log.error("peers.not_read", error=str(error))

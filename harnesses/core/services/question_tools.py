@@ -23,7 +23,7 @@ from llm.tools.consent import to_cancel, to_remind, to_schedule
 from llm.tools.log_search import LogTools
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import Event, PendingEvent, Place
-from storage.memory.conversations import SkillTable
+from storage.memory.skills import SkillTable
 from storage.queues.pastes import Pastes
 
 MAX_OTHERS = 5

@@ -116,6 +116,7 @@ class ReminderService:
     ) -> None:
         self._clock, self._default_zone, self._say, self._lock = clock, zone, say, lock
         self._kept, self._memories = Reminders(database), Memories(database)
+        # Two views of the same table, as a change of one wakes only the worker that waits for it.
         self._jobs, self._questions = Jobs(database, clock.now), Jobs(database, clock.now)
         self._worker = Worker(self._jobs, {_KIND: self._fire}, clock, lock)
 
@@ -169,10 +170,8 @@ class ReminderService:
         if kept is None:
             raise NotUnderstood("There are too many reminders already; cancel one first.")
         await self._schedule(kept)
-        again = ", and again each time" if kept.rule else ""
-        if asks:
-            return f"I will do that on {_format_due(kept)}{again}. Its number is {kept.id}."
-        return f"I will remind you on {_format_due(kept)}{again}. Its number is {kept.id}."
+        what, again = "do that" if asks else "remind you", ", and again each time" * bool(kept.rule)
+        return f"I will {what} on {_format_due(kept)}{again}. Its number is {kept.id}."
 
     async def add_for(
         self, other: Requester, asker: Requester, time: ResolvedTime, text: str
@@ -282,7 +281,9 @@ class ReminderService:
         now = self._clock.now()
         if reminder is None or reminder.due > now:
             return  # a stale job, as in `_fire_question`
-        pause = await self._say(reminder, _words(reminder, now))
+        is_late = now - reminder.due > _LATE_AFTER
+        late = f", due on {_format_due(reminder)} while I was away" if is_late else ""
+        pause = await self._say(reminder, f"reminder{late}: {reminder.text}")
         if pause and now - reminder.due < _DELIVERY_PERIOD:
             await self._jobs.postpone(job, now + pause)
             return
@@ -306,15 +307,6 @@ def previous_due(reminder: Reminder) -> datetime:
     while (coming := table.after(previous)) < reminder.due:
         previous = coming
     return previous
-
-
-def _words(reminder: Reminder, now: datetime) -> str:
-    late = (
-        f", due on {_format_due(reminder)} while I was away"
-        if now - reminder.due > _LATE_AFTER
-        else ""
-    )
-    return f"reminder{late}: {reminder.text}"
 
 
 def _format_due(reminder: Reminder) -> str:

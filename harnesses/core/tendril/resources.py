@@ -10,10 +10,12 @@ from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.status import AccessMonitor, StatusFile
 from llm.client.client import AgentClient, ModelCatalog, Reader
 from llm.client.token_usage import TokenAccounting, TokenCounter
-from llm.memory.consolidation import MemoryServices
-from llm.memory.room import TendrilMemory
+from llm.memory.consolidation import TendrilMemory
+from llm.memory.settings import MemorySettings
 from storage.db.database import Database
-from storage.memory.conversations import Conversations, SkillTable
+from storage.memory.conversations import Conversations
+from storage.memory.memories import Memories
+from storage.memory.skills import SkillTable
 from storage.queues.jobs import Jobs
 from storage.runs.runs import Runs
 from storage.settings import log_address, store_address
@@ -69,9 +71,8 @@ class Resources:
             catalog = ModelCatalog(client)
             jobs, runs = Jobs(database, clock.now), Runs(database)
             await runs.interrupt()  # close the runs that the last process did not finish
-            memory = TendrilMemory(
-                MemoryServices.open(name, database, jobs, client, catalog, clock, config)
-            )
+            settings, memories = config.section(MemorySettings), Memories(database)
+            memory = TendrilMemory(name, settings, client, catalog, clock, jobs, memories)
             await memory.schedule_check()
             yield cls(
                 name=name,

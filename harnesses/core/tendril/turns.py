@@ -65,7 +65,8 @@ class Turns:
         """Answer a question, one at a time per conversation; return `NO_REPLY` if it was stopped or
         joined another. Never raises, except when cancelled."""
         queue = self._queue_of(request.conversation)
-        memory = self._resources.memory.for_room(
+        memory = RoomMemory.of(
+            self._resources.memory,
             request.room or request.conversation,
             request.conversation,
             request.person or request.who,
@@ -202,7 +203,8 @@ class Turns:
             await own.skills.forget(conversation)
             room = await own.conversations.room(conversation)
             turns = await own.conversations.clear(conversation)
-            await own.memory.on_cleared(conversation, room)
+            if room != conversation:  # others share the room, and the memories made again
+                await own.memory.schedule(room)
             return turns
 
     async def drop(self, belongs: Callable[[str], bool]) -> None:
@@ -219,8 +221,7 @@ class Turns:
         if not await queue.enter(Question("", ""), joins=False):
             return 0
         try:
-            window = await own.conversations.window(conversation)
-            turns = await own.conversations.turns(conversation, start=window.turn_start)
+            _, turns = await own.conversations.recall(conversation)
             if len(turns) > COMPACTED:
                 # Event 0: the next prompt chooses its first log line again.
                 window = PromptWindow(0, turns[-COMPACTED].id)

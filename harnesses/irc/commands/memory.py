@@ -96,7 +96,8 @@ def memory_of(services: BotServices, request: CommandRequest) -> RoomMemory:
     """Return the memory of a request's author, in the place of the request."""
     fold = request.network.fold
     room, person = room_key(request.place, fold), fold(request.who.name)
-    return services.resources.memory.for_room(room, conversation_of(request), person)
+    memory = services.resources.memory
+    return RoomMemory.of(memory, room, conversation_of(request), person)
 
 
 def _list_facts(facts: list[Memory]) -> str:

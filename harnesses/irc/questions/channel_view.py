@@ -94,13 +94,11 @@ class LogViews:
                 and networks[each.network].reaches(each.channel)
             }
 
-        return LogTools(
-            log=self._services.log,
-            scope=scope,
+        return replace(
+            self._services.medium.log.tools_within(scope),
             before=before,
             line_filter=self._quotable_lines(place),
             present=present,
-            retrieval=self._services.medium.log.retrieval,
             answers=self._whole_answers,
         )
 

@@ -47,9 +47,6 @@ seconds (https://ircv3.net/specs/client-tags/typing)."""
 _MAX_ACTIVITY = 120  # characters
 
 
-Clock = Callable[[], float]
-
-
 class StreamingReply:
     """A reply that takes the pieces of an answer as the model writes them, then the whole answer.
 
@@ -58,7 +55,7 @@ class StreamingReply:
     """
 
     def __init__(
-        self, sender: MessageSender, target: Target, stream_after: float, clock: Clock
+        self, sender: MessageSender, target: Target, stream_after: float, clock: Callable[[], float]
     ) -> None:
         self._sender, self._target, self._clock = sender, target, clock
         self._after = stream_after

@@ -18,7 +18,6 @@ from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import Event, Identity, PendingEvent, Scope
 from storage.db.database import to_micros
-from storage.log import Query
 from storage.queues.reminders import Reminder
 
 _SCHEDULED = (
@@ -53,27 +52,16 @@ class ScheduledQuestions:
             return RunOutcome.ENDED
         if not (reminder.private or network.roster.member(place.channel, who.nick)):
             return RunOutcome.ABSENT
-        asked = await self._question(reminder)
-        if reminder.question_event_id and asked is None:
-            return RunOutcome.ENDED  # the line that scheduled it was erased
+        asked, line = None, reminder.question_event_id
+        if line:
+            asked = await services.log.get(Scope.from_places(place), line)
+            if asked is None:
+                return RunOutcome.ENDED  # the line that scheduled it was erased
         request = self._request(reminder, who, asked)
         if not services.policy.try_acquire(request):
             return RunOutcome.LATER
         result = await self._turn(reminder, request)
         return RunOutcome.ASKED if result.ok else RunOutcome.LATER
-
-    async def _question(self, reminder: Reminder) -> Event | None:
-        """Return the logged line that scheduled the question, None if there is none (any more)."""
-        if not reminder.question_event_id:
-            return None
-        found = await self._services.log.find(
-            Query(
-                scope=Scope.from_places(reminder.place),
-                ids=frozenset({reminder.question_event_id}),
-                limit=1,
-            )
-        )
-        return found[0] if found else None
 
     def _request(self, reminder: Reminder, who: Identity, asked: Event | None) -> CommandRequest:
         """Return the question as a request that its owner makes now."""

@@ -236,9 +236,8 @@ def _whois_reply(session: Session, message: Message) -> None:
 def _try_again(session: Session, message: Message) -> None:
     """Handle 263, RPL_TRYAGAIN: `command :reason`; the server has dropped the command."""
     # It does not say whose WHOIS it was. A server answers in order, so it was the oldest.
-    queries = session.whois_queries
-    if message.param(1).upper() == "WHOIS" and queries:
-        _end_whois(session, min(queries, key=lambda nick: queries[nick].asked))
+    if message.param(1).upper() == "WHOIS" and session.whois_queries:
+        _end_whois(session, next(iter(session.whois_queries)))
 
 
 def _end_whois(session: Session, key: str) -> None:

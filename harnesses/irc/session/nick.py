@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import structlog
 
 from harnesses.irc.protocol.message import Message
-from harnesses.irc.session.session import Handler, Member, Session
+from harnesses.irc.session.session import Handler, Member, QueuedMessage, Session
 from harnesses.irc.settings import NetworkSettings
 from terrarium.loopback import is_loopback
 
@@ -193,8 +193,7 @@ def tell_nickserv(session: Session, command: str, account: str = "") -> None:
         else:
             refuse("it is not known as services")
 
-    if session.whois(NICKSERV, found):
-        session.send("WHOIS", NICKSERV, urgent=True)
+    session.outgoing.append(QueuedMessage(session.whois(NICKSERV, found), urgent=True))
 
 
 HANDLERS: Mapping[str, Handler] = {

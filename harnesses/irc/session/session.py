@@ -47,9 +47,6 @@ ordered by time: a line dated next year would remain its newest for a year."""
 MAX_REPLAYED = 200
 """Number of replayed lines that are kept, to find lines of our own among them."""
 
-WHOIS_TIMEOUT = 10.0
-"""Seconds after which a WHOIS without an answer may be sent again."""
-
 
 def utc_now() -> datetime:
     """Return the current time as an aware datetime in UTC."""
@@ -99,12 +96,11 @@ class PendingLine:
 
 @dataclass(slots=True)
 class Whois:
-    """A WHOIS that was sent at the time `asked` and is not answered yet.
+    """The server's answers so far about a nick that we have asked for by WHOIS.
 
-    The callbacks `found` get its result, None if nobody has the nick.
+    The callbacks `found` get the result, None if nobody has the nick.
     """
 
-    asked: datetime
     member: Member | None = None
     found: list[Callable[[Member | None], None]] = field(default_factory=list)
 
@@ -482,19 +478,12 @@ class Session:
             self.settle(label, LOST)
         self.roster.clear()
 
-    def whois(self, nick: str, found: Callable[[Member | None], None]) -> Message | None:
-        """Register `found` to be called with who has `nick`, or with None if nobody has it.
+    def whois(self, nick: str, found: Callable[[Member | None], None]) -> Message:
+        """Return a WHOIS to send; `found` is called with who has `nick`, or None if nobody has it.
 
-        Return the WHOIS to send, or None while one for this nick waits for its answer. One without
-        an answer counts as lost after `WHOIS_TIMEOUT`; its callbacks get the result of the next.
+        Without an answer it waits for that to the next WHOIS of this nick.
         """
-        now = self.now()
-        query = self.whois_queries.setdefault(self.fold(nick), Whois(now))
-        query.found.append(found)
-        if now - query.asked >= timedelta(seconds=WHOIS_TIMEOUT):
-            query.asked = now
-        elif len(query.found) > 1:
-            return None
+        self.whois_queries.setdefault(self.fold(nick), Whois()).found.append(found)
         return Message("WHOIS", (nick,))
 
     def batch_type(self, message: Message) -> str | None:

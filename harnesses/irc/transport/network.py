@@ -28,7 +28,7 @@ from harnesses.irc.protocol.message import (
 )
 from harnesses.irc.session import nick as nicks
 from harnesses.irc.session.registration import login_problem
-from harnesses.irc.session.session import WHOIS_TIMEOUT, Member, Roster, Session, utc_now
+from harnesses.irc.session.session import Member, Roster, Session, utc_now
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.connection import IrcConnection, PluginHost, Sent, explain
@@ -44,6 +44,9 @@ SILENCE_LIMIT = 90.0
 
 QUIT_TIMEOUT = 2.0
 """Seconds that the server has to close the connection after our QUIT."""
+
+WHOIS_TIMEOUT = 10.0
+"""Timeout in seconds of a WHOIS."""
 
 LAG_TIMEOUT = 5.0
 """Timeout in seconds of a lag measurement."""
@@ -130,8 +133,7 @@ class Network:
             if not answer.done():
                 answer.set_result(member)
 
-        if question := self.session.whois(nick, found):
-            self.send_line(question.render())
+        self.send_line(self.session.whois(nick, found).render())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WHOIS_TIMEOUT):
                 return await answer

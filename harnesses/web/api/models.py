@@ -238,7 +238,9 @@ class ErrorDetails(BaseModel):
 
 
 class ErrorEnvelope(BaseModel):
-    """The body of every error response, as `harnesses.web.auth.middleware.refuse` writes it."""
+    """The body of every error response: those with a status of 400 or more."""
+
+    # For the description of the API; `harnesses.web.auth.middleware.refuse` writes it.
 
     error: ErrorDetails
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -14,8 +15,8 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field, StringConstraints, field_validator
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Send
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from harnesses.web.app_state import TOO_FAST, AppStateDep, ScopeDep, require_token
 from harnesses.web.auth.login_delays import address_of
@@ -116,26 +117,43 @@ async def forget(request: Request, state: AppStateDep) -> Response:
     return response
 
 
-class StreamedAnswer(StreamingResponse):
+class StreamedAnswer(Response):
     """A response that `work` writes line by line; it is cancelled when the client disconnects."""
 
     media_type = "application/x-ndjson"
 
     def __init__(self, work: Callable[[Write], Awaitable[None]]) -> None:
         # The second header keeps nginx from buffering the lines.
-        super().__init__((), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]  # `Response` has set it to 0, for its empty body
         self._work = work
 
-    async def stream_response(self, send: Send) -> None:
-        """Send the headers, run `work`, and end the body; `StreamingResponse` cancels it."""
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the headers, run `work`, and end the body, unless the client disconnects first."""
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
 
         async def write(value: dict[str, Any]) -> None:
             line = json.dumps(value, ensure_ascii=False).encode() + b"\n"
             await send({"type": "http.response.body", "body": line, "more_body": True})
 
-        await self._work(write)
-        await send({"type": "http.response.body", "body": b""})
+        async def work() -> None:
+            await self._work(write)
+            await send({"type": "http.response.body", "body": b""})
+
+        async def wait_for_disconnect() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        # An ASGI server does not cancel the application when the client disconnects: it says so by
+        # `receive`, which must be awaited while `work` runs. `StreamingResponse` would cancel each
+        # further await of `work` as well, and so what a turn does to end in order.
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(work())
+            leaving = tasks.create_task(wait_for_disconnect())
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            working.cancel()
+            leaving.cancel()
 
 
 def _decode(image: str) -> Image:

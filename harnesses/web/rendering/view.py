@@ -15,7 +15,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from harnesses.core.permalinks import channel_path, event_url, permalink, with_query
+from harnesses.core.permalinks import channel_path, permalink, relative_permalink, with_query
 from harnesses.core.text import counted
 from harnesses.web.rendering.text import (
     answer_html,
@@ -128,7 +128,7 @@ _templates.filters |= {
     "counted": counted,
     "colour": nick_colour,
     "permalink": permalink,
-    "moment": event_url,
+    "relative_permalink": relative_permalink,
     "channel_path": channel_path,
     "with_query": with_query,
     "day_path": day_path,

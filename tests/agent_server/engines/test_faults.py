@@ -19,7 +19,7 @@ from agent_server.engines.openai import HttpEngine
 from agent_server.engines.upstream_pool import MAX_FAILURES, UpstreamConfig
 from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable
 from terrarium.sockets import listen
-from tests.kit.agent_server import agent_client, agent_server
+from tests.kit.agent_server import agent_client, agent_server, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
@@ -205,18 +205,25 @@ def test_a_missing_library_is_named_with_what_to_install(tmp_path: Path) -> None
     assert b"apt install libgomp1" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [("127.0.0.1", 200), ("localhost:8080", 200), ("[::1]", 200), ("evil.example", 403), ("", 403)],
-)
-async def test_without_a_key_only_loopback_names_are_answered(host: str, status: int) -> None:
+HOSTS = [
+    ("127.0.0.1", 200),
+    ("localhost:8080", 200),
+    ("[::1]", 200),
+    ("evil.example", 403),
+    ("", 403),
+]
+
+
+async def test_without_a_key_only_loopback_names_are_answered() -> None:
     async with (
         ScriptedOpenAI() as script,
         agent_server({"upstream": script.url}) as url,
-        httpx2.AsyncClient(base_url=url, headers={"host": host}, timeout=PATIENCE) as http,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
-        assert (await http.post(CHAT, json=HELLO)).status_code == status
-        assert (await http.get("/v1/models")).status_code == status
+        for host, status in HOSTS:
+            headers = {"host": host}
+            assert (await http.post(CHAT, json=HELLO, headers=headers)).status_code == status
+            assert (await http.get("/v1/models", headers=headers)).status_code == status
 
 
 async def test_with_a_key_every_name_is_answered() -> None:
@@ -226,3 +233,38 @@ async def test_with_a_key_every_name_is_answered() -> None:
     ):
         headers = {"host": "terra.example", "authorization": "Bearer secret"}
         assert (await http.get("/v1/models", headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_usage_of_all_choices_comes_once_and_counts_the_prompt_once(
+    stream: bool,
+) -> None:
+    parts = (
+        b'{"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}',
+        b'{"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}',
+        b'{"usage": {"prompt_tokens": 5, "completion_tokens": 3}}',
+        b'{"choices": null, "usage": "many"}',
+        b"[DONE]",
+    )
+    async with (
+        answering(OK + b"".join(b"data: %s\n\n" % part for part in parts)) as url,
+        unready_server({"upstream": url, "upstream_model": "m"}) as server,
+        httpx2.AsyncClient(base_url=server) as http,
+    ):
+        body = {**HELLO, "n": 2, "stream": stream, "max_tokens": 400}
+        options = {"stream_options": {"include_usage": True}} if stream else {}
+        answer = (await http.post(CHAT, json={**body, **options})).text
+    assert answer.count("prompt_tokens_details") == 1
+    assert '"prompt_tokens":5,"completion_tokens":5,"total_tokens":10' in answer
+
+
+async def test_an_answer_without_any_choice_is_the_engines_fault() -> None:
+    empty = OK + b'data: {"choices": [], "usage": {"prompt_tokens": 5}}\n\ndata: [DONE]\n\n'
+    async with (
+        answering(empty) as url,
+        unready_server({"upstream": url, "upstream_model": "m"}) as server,
+        httpx2.AsyncClient(base_url=server) as http,
+    ):
+        answer = await http.post(CHAT, json={**HELLO, "stream": True})
+    assert answer.status_code == 503
+    assert "empty answer" in answer.text

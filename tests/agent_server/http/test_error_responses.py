@@ -34,79 +34,75 @@ async def http(script: ScriptedOpenAI) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-@pytest.mark.parametrize(
-    ("body", "param", "code"),
-    [
-        ({}, "messages", None),
-        ({"messages": []}, "messages", None),
-        ({"messages": [{"role": "wizard", "content": "hi"}]}, "messages[0]", None),
-        ({"messages": [{"role": "user"}]}, "messages[0].content", None),
-        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", None),
-        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]},
-         "messages[0].content[0].text", None),
-        ({"messages": [USER, {"role": "assistant", "content": None}]}, "messages[1]", None),
-        ({"messages": [{**USER, "mood": "good"}]}, "messages[0].mood", None),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id", None),
-        ({**GOOD, "temperature": -1}, "temperature", None),
-        ({**GOOD, "temperature": 2.1}, "temperature", None),
-        ({**GOOD, "top_p": 1.5}, "top_p", None),
-        ({**GOOD, "n": 0}, "n", None),
-        ({**GOOD, "max_tokens": 0}, "max_tokens", None),
-        ({**GOOD, "stop": ["a", "b", "c", "d", "e"]}, "stop", None),
-        ({**GOOD, "tools": [{"type": "function", "function": {"name": "a b"}}]},
-         "tools[0].function.name", None),
-        ({**GOOD, "tools": [TOOL, TOOL]}, None, None),
-        ({**GOOD, "tool_choice": "required"}, None, None),
-        ({**GOOD, "stream_options": {"include_usage": True}}, None, None),
-        ({**GOOD, "top_logprobs": 2}, None, None),
-        ({**GOOD, "response_format": {"type": "json_schema"}}, "response_format", None),
-        ({**GOOD, "audio": {"voice": "x"}}, "audio", "unsupported_parameter"),
-        ({**GOOD, "functions": []}, "functions", "unsupported_parameter"),
-        ({**GOOD, "store": True}, "store", "unsupported_parameter"),
-        ({**GOOD, "modalities": ["audio"]}, "modalities[0]", None),
-        ({**GOOD, "temprature": 1}, "temprature", "unknown_parameter"),
-        ({**GOOD, "seed": 10**30}, "seed", None),
-        ({**GOOD, "logit_bias": {"2": 101}}, "logit_bias", None),
-        ({"messages": [{"role": "user", "content": "\ud800"}]}, None, "invalid_json"),
-        ({**GOOD, "stop": "\ud800"}, None, "invalid_json"),
-        ({**GOOD, "tools": [{"type": "function",
-                             "function": {"name": "a", "parameters": {"\ud800": 1}}}]}, None,
-         "invalid_json"),
-        ({**GOOD, "tools": [{"type": "function",
-                             "function": {"name": "a", "parameters": deep(65)}}]},
-         "tools[0].function.parameters", None),
-    ],
-)  # fmt: skip
+BAD: list[tuple[dict[str, Any], str | None, str | None]] = [
+    ({}, "messages", None),
+    ({"messages": []}, "messages", None),
+    ({"messages": [{"role": "wizard", "content": "hi"}]}, "messages[0]", None),
+    ({"messages": [{"role": "user"}]}, "messages[0].content", None),
+    ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", None),
+    ({"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+     "messages[0].content[0].text", None),
+    ({"messages": [USER, {"role": "assistant", "content": None}]}, "messages[1]", None),
+    ({"messages": [{**USER, "mood": "good"}]}, "messages[0].mood", None),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id", None),
+    ({**GOOD, "temperature": -1}, "temperature", None),
+    ({**GOOD, "temperature": 2.1}, "temperature", None),
+    ({**GOOD, "top_p": 1.5}, "top_p", None),
+    ({**GOOD, "n": 0}, "n", None),
+    ({**GOOD, "max_tokens": 0}, "max_tokens", None),
+    ({**GOOD, "stop": ["a", "b", "c", "d", "e"]}, "stop", None),
+    ({**GOOD, "tools": [{"type": "function", "function": {"name": "a b"}}]},
+     "tools[0].function.name", None),
+    ({**GOOD, "tools": [TOOL, TOOL]}, None, None),
+    ({**GOOD, "tool_choice": "required"}, None, None),
+    ({**GOOD, "stream_options": {"include_usage": True}}, None, None),
+    ({**GOOD, "top_logprobs": 2}, None, None),
+    ({**GOOD, "response_format": {"type": "json_schema"}}, "response_format", None),
+    ({**GOOD, "audio": {"voice": "x"}}, "audio", "unsupported_parameter"),
+    ({**GOOD, "functions": []}, "functions", "unsupported_parameter"),
+    ({**GOOD, "store": True}, "store", "unsupported_parameter"),
+    ({**GOOD, "modalities": ["audio"]}, "modalities[0]", None),
+    ({**GOOD, "temprature": 1}, "temprature", "unknown_parameter"),
+    ({**GOOD, "seed": 10**30}, "seed", None),
+    ({**GOOD, "logit_bias": {"2": 101}}, "logit_bias", None),
+    ({"messages": [{"role": "user", "content": "\ud800"}]}, None, "invalid_json"),
+    ({**GOOD, "stop": "\ud800"}, None, "invalid_json"),
+    ({**GOOD, "tools": [{"type": "function",
+                         "function": {"name": "a", "parameters": {"\ud800": 1}}}]}, None,
+     "invalid_json"),
+    ({**GOOD, "tools": [{"type": "function",
+                         "function": {"name": "a", "parameters": deep(65)}}]},
+     "tools[0].function.parameters", None),
+]  # fmt: skip
+
+
 async def test_a_bad_request_is_refused_by_the_name_of_its_field(
-    http: httpx2.AsyncClient,
-    script: ScriptedOpenAI,
-    body: dict[str, Any],
-    param: str | None,
-    code: str | None,
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:
-    answer = await http.post(
-        CHAT, content=json.dumps(body), headers={"content-type": "application/json"}
-    )
-    error = answer.json()["error"]
-    assert answer.status_code == 400
-    assert (error["param"], error["code"]) == (param, code)
-    assert error["type"] == "invalid_request_error"
-    assert error["message"]
-    assert script.requests == []
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-async def test_a_number_that_json_does_not_know_is_refused(
-    http: httpx2.AsyncClient, number: str
-) -> None:
-    for text in (
-        f'{{"messages": [{{"role": "user", "content": "hi"}}], "temperature": {number}}}',
-        f'{{"messages": [{{"role": "user", "content": "hi"}}], "tools": [{{"type": "function", '
-        f'"function": {{"name": "a", "parameters": {{"default": {number}}}}}}}]}}',
-    ):
-        answer = await http.post(CHAT, content=text, headers={"content-type": "application/json"})
+    for body, param, code in BAD:
+        answer = await http.post(
+            CHAT, content=json.dumps(body), headers={"content-type": "application/json"}
+        )
+        error = answer.json()["error"]
         assert answer.status_code == 400
-        assert answer.json()["error"]["type"] == "invalid_request_error"
+        assert (error["param"], error["code"]) == (param, code), body
+        assert error["type"] == "invalid_request_error"
+        assert error["message"]
+        assert script.requests == []
+
+
+async def test_a_number_that_json_does_not_know_is_refused(http: httpx2.AsyncClient) -> None:
+    for number in ("NaN", "Infinity", "-Infinity"):
+        for text in (
+            f'{{"messages": [{{"role": "user", "content": "hi"}}], "temperature": {number}}}',
+            f'{{"messages": [{{"role": "user", "content": "hi"}}], "tools": [{{"type": "function", '
+            f'"function": {{"name": "a", "parameters": {{"default": {number}}}}}}}]}}',
+        ):
+            answer = await http.post(
+                CHAT, content=text, headers={"content-type": "application/json"}
+            )
+            assert answer.status_code == 400
+            assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
 async def test_a_near_miss_is_told_the_right_name(http: httpx2.AsyncClient) -> None:
@@ -137,11 +133,11 @@ async def test_an_answer_sent_back_as_the_sdk_dumps_it_is_accepted(
     assert script.requests[0]["messages"][1] == {"role": "assistant", "content": "hello"}
 
 
-@pytest.mark.parametrize("path", ["/v1/nothing", "/nothing"])
-async def test_an_unknown_address_is_an_error_object(http: httpx2.AsyncClient, path: str) -> None:
-    answer = await http.get(path)
-    assert answer.status_code == 404
-    assert path in answer.json()["error"]["message"]
+async def test_an_unknown_address_is_an_error_object(http: httpx2.AsyncClient) -> None:
+    for path in ("/v1/nothing", "/nothing"):
+        answer = await http.get(path)
+        assert answer.status_code == 404
+        assert path in answer.json()["error"]["message"]
 
 
 async def test_the_wrong_method_and_broken_json_are_error_objects(http: httpx2.AsyncClient) -> None:
@@ -179,40 +175,31 @@ async def test_the_request_id_is_echoed_or_made(http: httpx2.AsyncClient) -> Non
     assert refused.headers["x-request-id"] == "mine-2"
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        (CHAT, GOOD),
-        ("/v1/completions", {"prompt": "hi"}),
-        ("/v1/responses", {"input": "hi"}),
-        ("/v1/messages", {**GOOD, "model": "terra", "max_tokens": 3}),
-        ("/v1/embeddings", {"input": "hi"}),
-        ("/v1/generate", {"prompt": "hi"}),
-    ],
-)
-@pytest.mark.parametrize("header", [{"x-priority": "urgent"}, {"x-session-id": "x" * 257}])
+BODIES: list[tuple[str, dict[str, Any]]] = [
+    (CHAT, GOOD),
+    ("/v1/completions", {"prompt": "hi"}),
+    ("/v1/responses", {"input": "hi"}),
+    ("/v1/messages", {**GOOD, "model": "terra", "max_tokens": 3}),
+    ("/v1/embeddings", {"input": "hi"}),
+    ("/v1/generate", {"prompt": "hi"}),
+]
+
+
 async def test_every_endpoint_refuses_a_wrong_header(
-    http: httpx2.AsyncClient,
-    script: ScriptedOpenAI,
-    path: str,
-    body: dict[str, Any],
-    header: dict[str, str],
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:
-    answer = await http.post(path, json=body, headers=header)
-    assert answer.status_code == 400
-    assert next(iter(header)) in answer.json()["error"]["message"]
-    assert script.requests == []
+    for path, body in BODIES:
+        for header in ({"x-priority": "urgent"}, {"x-session-id": "x" * 257}):
+            answer = await http.post(path, json=body, headers=header)
+            assert answer.status_code == 400, path
+            assert next(iter(header)) in answer.json()["error"]["message"]
+            assert script.requests == []
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [({}, "prompt"), ({"messages": []}, "messages"), ({"prompt": 3}, "prompt")],
-)
-async def test_tokenize_refuses_by_the_name_of_the_field(
-    http: httpx2.AsyncClient, body: dict[str, Any], param: str
-) -> None:
-    answer = await http.post("/tokenize", json=body)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+async def test_tokenize_refuses_by_the_name_of_the_field(http: httpx2.AsyncClient) -> None:
+    for body, param in [({}, "prompt"), ({"messages": []}, "messages"), ({"prompt": 3}, "prompt")]:
+        answer = await http.post("/tokenize", json=body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
 async def test_with_a_key_every_model_request_needs_it(script: ScriptedOpenAI) -> None:

@@ -16,16 +16,18 @@ from typing import Any
 import httpx2
 import psutil
 import pytest
+import pytest_asyncio
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
-from agent_server.engine_protocol import Engine
 from agent_server.engines.embeddings import BATCH_TEXTS, EmbeddingEngine
-from agent_server.errors import EngineUnavailable, Unsupported
-from tests.kit.agent_server import agent_server
+from agent_server.errors import EngineUnavailable
+from tests.kit.agent_server import agent_client
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
-pytest_plugins = ("tests.kit.embedder", "tests.kit.scripted_server")
+pytest_plugins = ("tests.kit.embedder",)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 E5 = "multilingual-e5-small"
 
@@ -34,11 +36,26 @@ def likeness(one: list[float], other: list[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
-@pytest.fixture
-async def url(script: ScriptedOpenAI, embedder: Path) -> AsyncIterator[str]:
-    """The base URL of an agent server with the embedding model and a scripted upstream."""
-    async with agent_server({"upstream": script.url, "cache_dir": str(embedder)}) as address:
-        yield address
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def script() -> AsyncIterator[ScriptedOpenAI]:
+    """The upstream of `http`."""
+    async with ScriptedOpenAI() as upstream:
+        yield upstream
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def http(script: ScriptedOpenAI, embedder: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of an agent server with the embedding model, which all tests share."""
+    model = {"upstream": script.url, "cache_dir": str(embedder)}
+    async with agent_client(model) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def openai(http: httpx2.AsyncClient) -> AsyncIterator[AsyncOpenAI]:
+    """OpenAI's client of the same server."""
+    async with AsyncOpenAI(base_url=f"{http.base_url}/v1", api_key="any", max_retries=0) as client:
+        yield client
 
 
 async def test_a_text_is_a_vector_of_length_one_and_its_tokens_are_counted(
@@ -115,28 +132,26 @@ async def test_a_long_text_is_cut_to_the_tokens_that_are_asked_for(openai: Async
     assert 0.5 < likeness(answer.data[0].embedding, whole.data[0].embedding) < 0.999
 
 
-@pytest.mark.parametrize(
-    ("body", "param", "code"),
-    [
-        ({"input": "x", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens", None),
-        ({"input": ""}, "input", None),
-        ({"input": []}, "input", None),
-        ({"input": ["a", ""]}, "input[1]", None),
-        ({"input": ["x"] * 2049}, "input", None),
-        ({"input": [1, 2]}, "input", "unsupported_value"),
-        ({"input": "x", "dimensions": 128}, "dimensions", "unsupported_value"),
-        ({"input": "x", "encoding_format": "int8"}, "encoding_format", None),
-        ({"input": "x", "input_type": "riddle"}, "input_type", None),
-        ({"input": "x", "inputs": "y"}, "inputs", "unknown_parameter"),
-        ({"input": ["x", "word " * 3000]}, "input[1]", "context_length_exceeded"),
-    ],
-)
-async def test_what_cannot_be_embedded_is_refused_by_name(
-    openai: AsyncOpenAI, body: dict[str, Any], param: str, code: str | None
-) -> None:
-    with pytest.raises(BadRequestError) as failure:
-        await openai.post("/embeddings", cast_to=object, body={"model": E5, **body})
-    assert (failure.value.param, failure.value.code) == (param, code)
+REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
+    ({"input": "x", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens", None),
+    ({"input": ""}, "input", None),
+    ({"input": []}, "input", None),
+    ({"input": ["a", ""]}, "input[1]", None),
+    ({"input": ["x"] * 2049}, "input", None),
+    ({"input": [1, 2]}, "input", "unsupported_value"),
+    ({"input": "x", "dimensions": 128}, "dimensions", "unsupported_value"),
+    ({"input": "x", "encoding_format": "int8"}, "encoding_format", None),
+    ({"input": "x", "input_type": "riddle"}, "input_type", None),
+    ({"input": "x", "inputs": "y"}, "inputs", "unknown_parameter"),
+    ({"input": ["x", "word " * 3000]}, "input[1]", "context_length_exceeded"),
+]
+
+
+async def test_what_cannot_be_embedded_is_refused_by_name(openai: AsyncOpenAI) -> None:
+    for body, param, code in REFUSED:
+        with pytest.raises(BadRequestError) as failure:
+            await openai.post("/embeddings", cast_to=object, body={"model": E5, **body})
+        assert (failure.value.param, failure.value.code) == (param, code), body
 
 
 async def test_the_model_is_listed_and_says_what_it_is(openai: AsyncOpenAI) -> None:
@@ -172,7 +187,7 @@ async def test_passages_give_way_and_the_process_ends_with_the_server(embedder: 
     engine = EmbeddingEngine(embedder)
     async with engine.lifespan():
         await engine.embeddings({"input": "x", "encoding_format": "base64"})
-        (child,) = await children()
+        child = await newest_child()
         threads = [thread.id for thread in child.threads()]
         nice = [os.getpriority(os.PRIO_PROCESS, thread) for thread in threads]
         assert max(nice) == 19, "that of passages"
@@ -196,7 +211,7 @@ async def test_a_process_that_dies_is_started_again(embedder: Path) -> None:
     engine = EmbeddingEngine(embedder)
     async with engine.lifespan():
         await engine.embeddings({"input": "x", "encoding_format": "base64"})
-        (child,) = await children()
+        child = await newest_child()
         child.kill()
         await asyncio.to_thread(psutil.wait_procs, [child])
         with suppress(EngineUnavailable):  # if its end has not been noticed yet
@@ -211,13 +226,13 @@ async def test_a_process_that_dies_in_the_middle_of_its_answer_is_unavailable(
     engine = EmbeddingEngine(embedder)
     async with engine.lifespan():
         await engine.embeddings({"input": "x", "encoding_format": "base64"})
-        (child,) = await children()
+        child = await newest_child()
         pipe = output_pipe(child)
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)  # sixteen vectors do not fit
         asked = asyncio.ensure_future(
             engine.embeddings({"input": ["bread"] * 16, "encoding_format": "base64"})
         )
-        while not engine.is_busy:  # noqa: ASYNC110
+        while not engine._waiting:  # noqa: ASYNC110
             await asyncio.sleep(0)
         # In this thread, so that nothing is read: the pipe has only a part of the line when the
         # process dies.
@@ -234,20 +249,12 @@ async def test_a_client_that_leaves_does_not_give_its_vectors_to_the_next(embedd
         leaving = asyncio.ensure_future(
             engine.embeddings({"input": ["other words"] * 64, "encoding_format": "base64"})
         )
-        while not engine.is_busy:  # noqa: ASYNC110
+        while not engine._waiting:  # noqa: ASYNC110
             await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.wait({leaving})
         again = await engine.embeddings({"input": "bread", "encoding_format": "base64"})
         assert again["data"] == wanted["data"]
-
-
-async def test_the_model_makes_no_words(embedder: Path) -> None:
-    engine: Engine = EmbeddingEngine(embedder)
-    with pytest.raises(Unsupported):
-        await anext(engine.chat({"messages": []}, None))
-    with pytest.raises(Unsupported):
-        await engine.count({"prompt": "x"})
 
 
 def output_pipe(child: psutil.Process) -> int:
@@ -266,7 +273,9 @@ def wait_for_output(pipe: int) -> None:
     assert readable
 
 
-async def children() -> list[psutil.Process]:
-    """The processes of the embedding model that this one has started."""
+async def newest_child() -> psutil.Process:
+    """Return the process of the embedding model that was started last: that of `http` may run
+    beside it."""
     found = await asyncio.to_thread(psutil.Process().children)
-    return [child for child in found if "agent_server.engines.embeddings_child" in child.cmdline()]
+    ours = [each for each in found if "agent_server.engines.embeddings_child" in each.cmdline()]
+    return max(ours, key=lambda each: float(each.create_time()))

@@ -116,14 +116,6 @@ async def test_the_log_outside_the_data_folder_is_the_one_that_is_backed_up(
     assert (same.status, row(tmp_path / "again" / "irc.db")) == (0, "the log")
 
 
-async def test_nothing_is_restored_beside_a_tendril(tmp_path: Path) -> None:
-    kept(tmp_path / "data" / "web.db", "new")
-    await terrarium("backup", "copy", cwd=tmp_path)
-    with hold_lock(tmp_path / "data", "web", "terrarium run web"):
-        beside = await terrarium("restore", "copy", "--force", cwd=tmp_path)
-    assert (beside.status, "`terrarium run web` (process" in beside.err) == (1, True)
-
-
 @pytest.mark.parametrize("command", ["chat", "server", "logs import weechat.log"])
 async def test_nothing_that_writes_starts_during_a_restore(tmp_path: Path, command: str) -> None:
     (tmp_path / "weechat.log").write_text("")
@@ -133,9 +125,12 @@ async def test_nothing_that_writes_starts_during_a_restore(tmp_path: Path, comma
     assert not list((tmp_path / "data").glob("*.db"))
 
 
-async def test_nothing_is_restored_beside_an_agent_server(tmp_path: Path) -> None:
+async def test_nothing_is_restored_beside_a_tendril_or_an_agent_server(tmp_path: Path) -> None:
     kept(tmp_path / "data" / "web.db", "new")
     await terrarium("backup", "copy", cwd=tmp_path)
+    with hold_lock(tmp_path / "data", "web", "terrarium run web"):
+        beside = await terrarium("restore", "copy", "--force", cwd=tmp_path)
+    assert (beside.status, "`terrarium run web` (process" in beside.err) == (1, True)
     port = free_port()
     # Its model cannot be reached; it listens all the same.
     settings = {"SERVER_PORT": str(port), "MODEL_UPSTREAM": f"http://127.0.0.1:{free_port()}"}

@@ -23,6 +23,8 @@ from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
+WITHOUT = "-p no:schemathesis"  # a plugin that is installed here, and slow to load
+
 
 class NewTendril:
     """A package `letters` that is installed beside Terrarium, in a folder of its own."""
@@ -36,7 +38,8 @@ class NewTendril:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, *command),
             cwd=self.folder / cwd,
-            env=os.environ | {"PYTHONPATH": str(self._site)},
+            env=os.environ
+            | {"PYTHONPATH": str(self._site), "PYTEST_ADDOPTS": "-p no:schemathesis"},
             stdout=PIPE,
             stderr=PIPE,
         )
@@ -49,8 +52,9 @@ class NewTendril:
         """Create, install and test it by the commands that people use."""
         cli = ("-m", "harnesses.cli", "new", "letters", "--kind", kind)
         assert "letters/ is a tendril that works" in await self.run(*cli)
-        pip = ("-m", "pip", "install", "-q", "--no-deps", "--target", str(self._site))
-        await self.run(*pip, "./letters")
+        # Without isolation: what builds it is installed here, and need not be again.
+        pip = ("-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation")
+        await self.run(*pip, "--target", str(self._site), "./letters")
         assert " passed" in await self.run("-m", "pytest", "letters")
 
     @asynccontextmanager

@@ -56,7 +56,7 @@ async def until_state(data: Path, *words: str) -> str:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("kind", [inspircd, ngircd, embedded_ircd])
+@pytest.mark.parametrize("kind", [inspircd, ngircd])
 async def test_an_answer_that_is_ready_while_the_connection_is_away_is_given_after_it(
     tmp_path: Path, kind: Any
 ) -> None:
@@ -216,22 +216,3 @@ async def test_tls_to_a_port_without_it_says_so() -> None:
                 await asyncio.sleep(0.02)  # the log is all there is to see
     [error] = [entry["error"] for entry in logs if entry["event"] == "irc.connect_failed"][:1]
     assert "does not speak TLS" in error
-
-
-async def test_history_is_neither_answered_nor_logged_again(tmp_path: Path) -> None:
-    async with inspircd() as ircd, irc_client(ircd.port, "alice") as alice:
-        await alice.join(ROOM)
-        await alice.send(f"MODE {ROOM} +H 50:1h")
-        await alice.expect(r"MODE \S+ \+H")
-        config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9")
-        for number in range(2):
-            async with irc_tendril(config):
-                await alice.say(ROOM, f".ping {number}")
-                await alice.expect("Terra!.* PRIVMSG .*alice: pong")
-                await alice.settle()
-        pongs = [line for line in alice.lines if "alice: pong" in line]
-        assert len(pongs) == 2, "the second start has not answered the first question again"
-    seen = [
-        text for kind, nick, text in await logged(config) if kind == "PRIVMSG" and nick == "alice"
-    ]
-    assert seen == [".ping 0", ".ping 1"]

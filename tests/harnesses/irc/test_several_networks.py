@@ -10,14 +10,14 @@ from storage.log import ChatLog, Query
 from storage.settings import log_path
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
-from tests.kit.ircd import inspircd, ngircd
+from tests.kit.ircd import embedded_ircd, ngircd
 from tests.kit.openai_script import ScriptedOpenAI
 
 
 async def test_two_networks_are_answered_each_on_its_own_and_one_that_dies_stops_no_other(
     tmp_path: Path,
 ) -> None:
-    async with inspircd() as one, ngircd() as two, ScriptedOpenAI() as script:
+    async with embedded_ircd() as one, ngircd() as two, ScriptedOpenAI() as script:
         networks = {
             name: {"server": "127.0.0.1", "port": ircd.port, "lines_per_second": 100}
             for name, ircd in (("one", one), ("two", two))

@@ -6,22 +6,19 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from storage.chat_log.event import PUBLIC, SPOKEN
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.settings import log_path
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
-from tests.kit.ircd import SERVERS, inspircd
+from tests.kit.ircd import embedded_ircd, inspircd
 from tests.kit.openai_script import ScriptedOpenAI
 
 
-@pytest.mark.parametrize("server", SERVERS)
-async def test_a_question_is_answered_from_the_lines_before_it(server: str, tmp_path: Path) -> None:
+async def test_a_question_is_answered_from_the_lines_before_it(tmp_path: Path) -> None:
     async with (
-        SERVERS[server]() as ircd,
+        embedded_ircd() as ircd,
         ScriptedOpenAI() as script,
         irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
         irc_client(ircd.port, "alice") as alice,

@@ -53,6 +53,7 @@ def test_an_open_host_without_a_token_is_refused_with_what_to_do() -> None:
     [
         ({"token": "frösche sind wach"}, "ASCII without spaces"),
         ({"tokens": {"guests": GUESTS}}, "set WEB_TOKEN"),
+        ({"tokens": {"guests": GUESTS | {"chanels": []}}}, 'nearest known key is "channels"'),
         *(
             ({"token": "all", "tokens": {"guests": GUESTS | {"channels": [each]}}}, "/#channel")
             for each in ("#a", "irc/ada", "irc/", "/#a", "ada")

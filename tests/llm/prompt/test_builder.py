@@ -23,7 +23,7 @@ from llm.prompt.builder import (
 from llm.reading.reading import Reading
 from llm.tools.toolbox import tool
 from storage.db.database import Database
-from storage.memory.conversations import FILES, SkillTable, TaughtSkill
+from storage.memory.skills import FILES, SkillTable, TaughtSkill
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PERSONA = Persona(text="You are $nick.")

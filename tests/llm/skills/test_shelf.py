@@ -25,7 +25,7 @@ from llm.skills.world_clock import current_time, days_between
 from llm.tools.consent import Asker
 from llm.tools.toolbox import Toolbox
 from storage.db.database import Database
-from storage.memory.conversations import FILES, MAX_SKILLS, SkillTable, TaughtSkill
+from storage.memory.skills import FILES, MAX_SKILLS, SkillTable, TaughtSkill
 from tests.kit.skills import whole_hint
 
 EMPTY = SkillRegistry({}, {})

@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.chat_log.event import PUBLIC, Event, EventType
+from storage.chat_log.event import PUBLIC, Event, EventType, Place
 from storage.chat_log.event_table import Query
 from storage.db.database import Connection, Database, from_micros, to_micros
 from storage.db.errors import DamagedFile, NewerSchema, Unavailable
 from storage.log import ChatLog
+from storage.queues.outbox import Outbox
 from tests.kit.patience import PATIENCE
 from tests.kit.stores import Stores
 
@@ -105,7 +106,7 @@ async def test_what_cannot_be_read_is_unavailable(tmp_path: Path) -> None:
             await database.fetch_one("SELECT * FROM nowhere")
 
 
-async def test_changes_are_told_when_somebody_else_has_logged_a_line(stores: Stores) -> None:
+async def test_changes_are_told_when_somebody_else_has_written(stores: Stores) -> None:
     line = Event(
         network="n",
         channel="#c",
@@ -123,6 +124,8 @@ async def test_changes_are_told_when_somebody_else_has_logged_a_line(stores: Sto
         await ChatLog(two).add([line])
         await anext(changes)
         assert len(await ChatLog(one).find(Query(scope=PUBLIC))) == 1
+        await Outbox(two).put("key", Place("n", "#c"), "hello")
+        await anext(changes)
         await changes.aclose()
 
 

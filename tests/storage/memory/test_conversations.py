@@ -76,11 +76,11 @@ async def test_the_newest_turns_are_kept_and_come_in_order(memory: Conversations
 async def test_the_window_is_remembered_also_before_the_first_turn(
     memory: Conversations,
 ) -> None:
-    assert await memory.window("c") == PromptWindow()
+    assert (await memory.recall("c"))[0] == PromptWindow()
     await memory.move_window("c", PromptWindow(10, 0))
     await memory.move_window("c", PromptWindow(20, 3))
-    assert await memory.window("c") == PromptWindow(20, 3)
-    assert await memory.window("d") == PromptWindow()
+    assert (await memory.recall("c"))[0] == PromptWindow(20, 3)
+    assert (await memory.recall("d"))[0] == PromptWindow()
 
 
 async def test_clearing_leaves_no_row_of_a_conversation(
@@ -91,7 +91,7 @@ async def test_clearing_leaves_no_row_of_a_conversation(
     await memory.add("d", turn("stays"))
     await memory.move_window("c", PromptWindow(5, 1))
     assert await memory.clear("c") == 2
-    assert await memory.window("c") == PromptWindow()
+    assert (await memory.recall("c"))[0] == PromptWindow()
     assert texts(await memory.turns("d")) == ["stays"]
     assert len(await database.fetch_all("SELECT * FROM turns")) == 1
     assert len(await database.fetch_all("SELECT * FROM conversations")) == 1

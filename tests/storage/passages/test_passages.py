@@ -17,7 +17,15 @@ from storage.chat_log.opt_outs import OptOuts
 from storage.connection import Connection
 from storage.db.database import Database, from_micros
 from storage.log import ChatLog, Query
-from storage.passages.passages import IndexPlan, LineFilter, Mentions, PassageIndex, Passages
+from storage.passages.passages import (
+    IndexPlan,
+    LineFilter,
+    Mentions,
+    PassageIndex,
+    Passages,
+    find_mentions,
+    find_passages,
+)
 from storage.passages.words import Expected, question_words
 from storage.search.planner import LineConditions
 from storage.search.query_parser import ParsedQuery
@@ -62,7 +70,7 @@ async def log(database: Database) -> ChatLog:
 
 async def asked(log: ChatLog, question: str, scope: Scope = PUBLIC) -> Passages:
     within = Query(scope=scope, limit=10)
-    return await log.passages_for_model(question, within, LineFilter(nicks=("Terra",)))
+    return await log.read(find_passages, question, within, LineFilter(nicks=("Terra",)))
 
 
 def texts(passages: Passages) -> list[str]:
@@ -138,15 +146,15 @@ async def test_a_question_is_answered_by_the_reply_to_who_asked_it(log: ChatLog)
 async def test_the_line_that_asks_is_not_found(log: ChatLog) -> None:
     [event_id] = await log.add([said(f"I say {PUMP}", minute=400)])
     within = Query(scope=PUBLIC, before_id=event_id)
-    assert texts(await log.passages_for_model(QUESTION, within)) == []
+    assert texts(await log.read(find_passages, QUESTION, within)) == []
 
 
 async def test_of_equal_lines_the_newest_comes_first_or_the_oldest(log: ChatLog) -> None:
     lines = [f"the greenhouse pump starts at {hour}" for hour in ("six", "seven", "eight")]
     await log.add([said(text, minute=400 + n) for n, text in enumerate(lines)])
     within = Query(scope=PUBLIC, limit=3)
-    assert texts(await log.passages_for_model(QUESTION, within)) == lines[::-1]
-    found = await log.passages_for_model(QUESTION, within, LineFilter(oldest=True))
+    assert texts(await log.read(find_passages, QUESTION, within)) == lines[::-1]
+    found = await log.read(find_passages, QUESTION, within, LineFilter(oldest=True))
     assert texts(found) == lines
 
 
@@ -167,7 +175,7 @@ async def test_the_model_reads_nothing_of_who_has_opted_out(
         ]
     )
     await OptOuts(database).add("irc", Identity("bob"))
-    found = await log.passages_for_model(QUESTION, Query(scope=PUBLIC, limit=10))
+    found = await log.read(find_passages, QUESTION, Query(scope=PUBLIC, limit=10))
     assert texts(found) == [PUMP]
 
 
@@ -222,7 +230,7 @@ async def test_a_search_that_is_interrupted_at_once_tells_no_time_in_the_future(
 
 
 async def mentions(log: ChatLog, text: str, line_filter: LineFilter, **within: Any) -> Mentions:
-    return await log.mentions_for_model(text, Query(scope=PUBLIC, limit=10, **within), line_filter)
+    return await log.read(find_mentions, text, Query(scope=PUBLIC, limit=10, **within), line_filter)
 
 
 PONDS = LineFilter(nicks=("Terra",))
@@ -268,11 +276,11 @@ async def test_if_no_line_has_all_words_each_is_counted_within_what_may_be_read(
     await OptOuts(database).add("irc", bob)
     here = Scope.from_places(POND)
     within = Query(scope=here, limit=5, until=NOON + timedelta(minutes=101.105))
-    found = await log.mentions_for_model("where is the axolotl in the greenhouse?", within, PONDS)
+    found = await log.read(find_mentions, "where is the axolotl in the greenhouse?", within, PONDS)
     assert (found.words, found.count, found.alone) == (("axolotl", "greenhouse"), 0, (0, 11))
     assert len(found.found.items) == 5
     ours = LineFilter(nicks=("Terra",), own=True)
-    found = await log.mentions_for_model("axolotl", Query(scope=here, limit=5), ours)
+    found = await log.read(find_mentions, "axolotl", Query(scope=here, limit=5), ours)
     assert ([each.event.text for each in found.found.items], found.count) == (["one axolotl"], 1)
-    asked = await log.mentions_for_model("greenhouse", Query(scope=here, limit=50), ours)
+    asked = await log.read(find_mentions, "greenhouse", Query(scope=here, limit=50), ours)
     assert (asked.count, len(asked.found.items)) == (13, 13)

@@ -20,7 +20,8 @@ from storage.db.address import Address
 from storage.db.database import Database, other_files
 from storage.db.secure_delete import secure_delete
 from storage.log import ChatLog, Query
-from storage.memory.conversations import Conversations, Message, SkillTable, TaughtSkill, Turn
+from storage.memory.conversations import Conversations, Message, Turn
+from storage.memory.skills import SkillTable, TaughtSkill
 from storage.privacy.erasure import Forgotten, NamedPerson, Person, count, forget
 from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes

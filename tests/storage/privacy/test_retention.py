@@ -14,7 +14,8 @@ from storage.chat_log.opt_outs import OptOutRules, OptOuts
 from storage.db.database import Database
 from storage.db.secure_delete import COPY_LIFETIME, remove_copies
 from storage.log import ChatLog, Query
-from storage.memory.conversations import FILES, Conversations, SkillTable, TaughtSkill, Turn
+from storage.memory.conversations import Conversations, Turn
+from storage.memory.skills import FILES, SkillTable, TaughtSkill
 from storage.privacy.erasure import NamedPerson, forget
 from storage.privacy.retention import expire
 from storage.runs.runs import Run, RunEnd, Runs

@@ -23,7 +23,7 @@ from storage.log_index import text_index
 from storage.search.models import Order, SearchPage, SearchQuery
 from storage.search.query_parser import Mode
 from storage.search.scanner import LAST_ID
-from storage.text_index.model import IdRange, Phrase, WordMatch
+from storage.text_index.model import IdRange, IndexQuery, Phrase, WordMatch
 from tests.kit.lines import ADA, LAKE, POND, said
 from tests.kit.stores import Stores
 
@@ -345,6 +345,6 @@ async def test_a_search_for_no_type_of_event_finds_nothing(log: ChatLog, stores:
         def matching(db: Connection) -> list[int]:
             (number,) = db.execute("SELECT number FROM partitions").fetchone()
             whole = IdRange(number, 1, LAST_ID)
-            return text_index(db).matching(db, whole, match, "ASC", 9)
+            return text_index(db).ids(db, [whole], IndexQuery(match, (), 9))
 
         assert await database.read(matching) == []

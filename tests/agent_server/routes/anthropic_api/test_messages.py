@@ -130,20 +130,19 @@ async def test_the_sdk_puts_a_stream_together(
     assert message.usage.input_tokens == 2
 
 
-@pytest.mark.parametrize("thinking", [None, {"type": "disabled"},
-                                      {"type": "adaptive", "display": "omitted"}])  # fmt: skip
-@pytest.mark.parametrize("stream", [True, False])
 async def test_thoughts_stay_out_unless_they_are_asked_for(
-    http: httpx2.AsyncClient, script: ScriptedOpenAI, thinking: Any, stream: bool
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:
-    script.answer(Answer("Hi", reasoning="secret"))
-    body = {"model": "terra", "max_tokens": 9, "messages": HELLO, "thinking": thinking,
-            "stream": stream}  # fmt: skip
-    answer = await http.post("/v1/messages", json=body)
-    assert answer.status_code == 200
-    assert "Hi" in answer.text
-    assert "secret" not in answer.text
-    assert "thinking" not in answer.text
+    for thinking in (None, {"type": "disabled"}, {"type": "adaptive", "display": "omitted"}):
+        for stream in (True, False):
+            script.answer(Answer("Hi", reasoning="secret"))
+            body = {"model": "terra", "max_tokens": 9, "messages": HELLO, "thinking": thinking,
+                    "stream": stream}  # fmt: skip
+            answer = await http.post("/v1/messages", json=body)
+            assert answer.status_code == 200
+            assert "Hi" in answer.text
+            assert "secret" not in answer.text
+            assert "thinking" not in answer.text
 
 
 async def test_thoughts_are_blocks_of_their_own(

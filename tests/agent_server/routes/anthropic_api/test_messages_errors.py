@@ -21,37 +21,37 @@ from tests.kit.patience import PATIENCE
 pytest_plugins = ("tests.kit.scripted_server",)
 
 
-@pytest.mark.parametrize(
-    ("body", "named"),
-    [
-        ({"max_tokens": None}, "max_tokens"),
-        ({"messages": []}, "messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]},
-         "messages[0].content[0]"),
-        ({"messages": [{"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": "x", "content": [{"type": "image"}]}]}]},
-         "messages[0].content[0]"),
-        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]"),
-        ({"tools": [WEATHER, WEATHER]}, "same name"),
-        ({"tool_choice": {"type": "any"}}, "tool_choice"),
-        ({"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice"),
-        ({"thinking": {"type": "between_tools"}}, "thinking"),
-        ({"container": "c"}, "container"),
-        ({"temperature": 1.5}, "temperature"),
-        ({"stop_sequences": ["a", "b", "c", "d", "e"]}, "stop_sequences"),
-        ({"max_token": 5}, "max_token"),
-    ],
-)  # fmt: skip
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"max_tokens": None}, "max_tokens"),
+    ({"messages": []}, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]},
+     "messages[0].content[0]"),
+    ({"messages": [{"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "x", "content": [{"type": "image"}]}]}]},
+     "messages[0].content[0]"),
+    ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]"),
+    ({"tools": [WEATHER, WEATHER]}, "same name"),
+    ({"tool_choice": {"type": "any"}}, "tool_choice"),
+    ({"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice"),
+    ({"thinking": {"type": "between_tools"}}, "thinking"),
+    ({"container": "c"}, "container"),
+    ({"temperature": 1.5}, "temperature"),
+    ({"stop_sequences": ["a", "b", "c", "d", "e"]}, "stop_sequences"),
+    ({"max_token": 5}, "max_token"),
+]  # fmt: skip
+
+
 async def test_a_bad_request_is_refused_in_the_shape_of_this_api(
-    http: httpx2.AsyncClient, script: ScriptedOpenAI, body: dict[str, Any], named: str
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:
     good = {"model": "terra", "max_tokens": 9, "messages": HELLO}
-    answer = await http.post("/v1/messages", json={**good, **body})
-    assert answer.status_code == 400
-    assert answer.json()["type"] == "error"
-    assert answer.json()["error"]["type"] == "invalid_request_error"
-    assert named in answer.json()["error"]["message"]
-    assert script.requests == []
+    for body, named in BAD:
+        answer = await http.post("/v1/messages", json={**good, **body})
+        assert answer.status_code == 400, body
+        assert answer.json()["type"] == "error"
+        assert answer.json()["error"]["type"] == "invalid_request_error"
+        assert named in answer.json()["error"]["message"]
+        assert script.requests == []
 
 
 async def test_the_sdk_knows_our_errors(claude: AsyncAnthropic, script: ScriptedOpenAI) -> None:

@@ -287,7 +287,7 @@ async def test_who_waits_no_more_ends_the_answer_and_leaves_nothing(tmp_path: Pa
         async with asyncio.timeout(PATIENCE):
             while kettle.turns.pending:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        assert await PeerQuestions(here.outbox.database).unanswered("kettle") == []
+        assert await PeerQuestions(here.outbox.database).unanswered("kettle") == {}
 
 
 async def test_a_question_that_may_not_be_kept_is_not_handed_on(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ async def test_a_confirmation_works_as_it_is_printed(tmp_path: Path) -> None:
 
 
 async def test_forget_me_in_plain_words_is_not_logged_and_asks_back(tmp_path: Path) -> None:
-    async with alice_in(tmp_path, NOBODY) as (alice, tendril):
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
         await alice.say("Terra", "my word")
         await alice.expect("PRIVMSG alice :")
         word = (await alice.told("forget me", "Terra")).split()[-1]

@@ -92,20 +92,17 @@ async def test_a_line_that_only_looks_like_a_command_is_left_alone(tmp_path: Pat
         assert len(replies) == 1
 
 
-async def test_without_the_agent_server_one_sentence_says_so_and_logging_goes_on(
+async def test_without_the_agent_server_one_sentence_says_so_and_the_log_goes_on_and_answers(
     tmp_path: Path,
 ) -> None:
-    async with embedded_ircd() as ircd:
-        config = irc_config(tmp_path, ircd.port, NOBODY)
-        async with irc_tendril(config), irc_client(ircd.port, "alice") as alice:
-            await alice.join(ROOM)
-            answer = await ask(alice, ".terrarium how are you?")
-            assert (
-                answer == "My model is not reachable at the moment; please ask again in a minute."
-            )
-            await alice.say(ROOM, "logged all the same")
-            await ask(alice, ".ping")
-    assert ("PRIVMSG", "alice", "logged all the same") in await logged(config)
+    async with alice_in(tmp_path, NOBODY) as (alice, tendril):
+        answer = await ask(alice, ".terrarium how are you?")
+        assert answer == "My model is not reachable at the moment; please ask again in a minute."
+        await alice.say(ROOM, "the greenhouse pump starts at six")
+        answer = await ask(alice, ".terrarium when does the greenhouse pump start?")
+        assert answer.endswith("<a\u200blice> the greenhouse pump starts at six")
+    said = await logged(tendril.config)
+    assert ("PRIVMSG", "alice", "the greenhouse pump starts at six") in said
 
 
 @pytest.mark.parametrize(

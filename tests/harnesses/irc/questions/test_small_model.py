@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm.answerers.answerers import CANNOT, COURTESIES, NOT_SAID, TAKEN_NOTE, TOO_SMALL
-from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in, ask
+from tests.harnesses.irc.commands.test_registry import alice_in, ask
 from tests.kit.irc_client import IrcClient
 from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import ScriptedOpenAI
@@ -133,13 +133,6 @@ async def test_what_looks_like_a_call_or_like_the_prompt_never_reaches_people(
         assert len(script.requests) == 2
         script.say("Oslo!\n</irc_logs>\n<irc_logs>\n[2019-07-31 14:56:18] <tom> hi")
         assert await ask(alice, ".terrarium what is the capital of Norway?") == "Oslo!"
-
-
-async def test_while_the_model_is_away_the_log_still_answers(tmp_path: Path) -> None:
-    async with alice_in(tmp_path, NOBODY) as (alice, _):
-        await alice.say(ROOM, FACT)
-        answer = await ask(alice, ".terrarium when does the greenhouse pump start?")
-        assert answer.endswith(f"<a\u200blice> {FACT}")
 
 
 async def test_a_capable_model_is_shown_hundreds_of_lines(tmp_path: Path) -> None:

@@ -169,13 +169,14 @@ STRANGE = "&".join(f"{name}=//evil.example/" for name in NAMES)
 ABOUT_A = ["/channel/irc/A", "/channel/irc/%23a", "/calendar/irc/a", "/stats/irc/a", "/text/irc/a"]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [*ABOUT_A, "/", "/stats", "/person/ada", "/search", "/feed.atom", "/feed.json", "/zone"],
-)
-async def test_parameters_that_nobody_asked_for_lead_nowhere(tmp_path: Path, path: str) -> None:
+PATHS = [*ABOUT_A, "/", "/stats", "/person/ada", "/search", "/feed.atom", "/feed.json", "/zone"]
+
+
+async def test_parameters_that_nobody_asked_for_lead_nowhere(tmp_path: Path) -> None:
     async with web_site(tmp_path, events=[event("hello", channel="#a")]) as site:
-        known = "?q=a&day=2026-03-01&" if path.startswith(("/text", "/feed")) else "?"
-        answer = await site.http.get(f"{path}{known}{STRANGE}", headers=PAGE)
-        assert answer.status_code in (200, 307), answer.text
-        assert answer.headers.get("location", "/channel/irc/%23a?").startswith("/channel/irc/%23a?")
+        for path in PATHS:
+            known = "?q=a&day=2026-03-01&" if path.startswith(("/text", "/feed")) else "?"
+            answer = await site.http.get(f"{path}{known}{STRANGE}", headers=PAGE)
+            assert answer.status_code in (200, 307), answer.text
+            location = answer.headers.get("location", "/channel/irc/%23a?")
+            assert location.startswith("/channel/irc/%23a?"), path
