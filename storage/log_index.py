@@ -62,6 +62,11 @@ _COUNTERS = {
     "people": (("channel_id", "nick", "own"), ("lines",)),
     "people_days": (("nick", "channel_id", "day", "own"), ("lines", "replies")),
 }
+_ADD_COUNTS = {
+    table: f"INSERT INTO {table} VALUES ({', '.join('?' * len([*key, *amounts]))})"
+    f" {adding(table, key, amounts)}"
+    for table, (key, amounts) in _COUNTERS.items()
+}
 DERIVED_TABLES = frozenset({"partitions", *_COUNTERS})
 """The tables that `add_events` fills, besides the index itself."""
 
@@ -152,9 +157,7 @@ def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[Inde
 def _add_counts(connection: Connection, counts: _Counts, sign: int) -> None:
     for table, counted in counts.items():
         rows = [(*key, *(sign * count for count in found)) for key, found in counted.items()]
-        marks = ", ".join("?" * sum(map(len, _COUNTERS[table])))
-        sql = f"INSERT INTO {table} VALUES ({marks}) {adding(table, *_COUNTERS[table])}"
-        connection.executemany(sql, sorted(rows))  # adjacent keys share a page
+        connection.executemany(_ADD_COUNTS[table], sorted(rows))  # adjacent keys share a page
 
 
 def _count_rows(rows: Sequence[Sequence[Any]], private: Collection[int]) -> _Counts:

@@ -166,6 +166,10 @@ class FactAnswerer:
                 since = f", the first on {stats.first:%Y-%m-%d}" if stats.first else ""
                 who = window.quoting.nick(slots.person)
                 return f"{who} has said {lines} here{slots.span.phrase}{since}."
+            case "counts" if slots.span:
+                span = slots.span
+                told = await _in_all(window, span.within(within), span.phrase)
+                return told or f"Nobody said anything here{span.phrase}."
             case "missed":
                 return await _sum_up_missed(window, slots.span.within(within), slots.span.phrase)
             case "links":
@@ -173,11 +177,12 @@ class FactAnswerer:
         return None
 
 
-async def _in_all(window: LogWindow, within: Query) -> str:
-    """Return how many lines were said here, and by whom most; "" if none."""
+async def _in_all(window: LogWindow, within: Query, phrase: str = "") -> str:
+    """Return how many lines were said here, by how many people, and by whom most; "" if none."""
     stats = await window.log.read(statistics.stats, replace(within, own=False), top=_MOST_NAMED)
     most = ", ".join(f"{window.quoting.nick(nick)} {lines:,}" for nick, lines in stats.top)
-    return f"In all {stats.lines:,} lines, most by {most}." if most else ""
+    by = "1 person" if stats.people == 1 else f"{stats.people} people, most by {most}"
+    return f"In all {stats.lines:,} lines{phrase} by {by}." if most else ""
 
 
 async def _last_seen(window: LogWindow, nick: str, asked: AskedQuestion) -> str | QuotedAnswer:

@@ -82,7 +82,7 @@ def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
     kind, slots = reading.kind, reading.slots
     if kind in _TOLD:
         return PlainCommand(*_TOLD[kind], None)
-    if kind in _PLAIN and not (kind == "counts" and (slots.topic or slots.person)):
+    if kind in _PLAIN and not (kind == "counts" and (slots.topic or slots.person or slots.span)):
         return PlainCommand(*_PLAIN[kind], None)
     match kind:
         case "remind":

@@ -66,10 +66,7 @@ class Responder:
         trace = create_trace(own, request, choice, queue.spawn if queue else None)
         # Only now: the lines before the question are being written to the log while the steps
         # above, which do not read it, run.
-        if request.log_window:
-            request = replace(request, log_window=await request.log_window.settled())
-        if not profile.is_compact:
-            request = await request.with_pasted_lines()
+        request = await request.settled(with_pasted=not profile.is_compact)
         # A model that has tools searches the log itself.
         quoted = await request.find_quotes() if profile.offers != "all" else None
         asked = AskedQuestion(

@@ -206,12 +206,15 @@ class TurnRequest:
             tuple(line.id for line in self.pasted),
         )
 
-    async def with_pasted_lines(self) -> TurnRequest:
-        """Return the request with the further lines of a text that the asker has pasted: clients
-        send each as a message of its own. Raises StorageError."""
-        if self.log_window is None or not self.is_by_person:
+    async def settled(self, *, with_pasted: bool) -> TurnRequest:
+        """Return the request with its settled log window, and `with_pasted` the further lines of a
+        text that the asker has pasted: clients send each as a message of its own. Raises
+        StorageError."""
+        if self.log_window is None:
             return self
-        return replace(self, pasted=tuple(await self.log_window.pasted()))
+        window = await self.log_window.settled()
+        pasted = await window.pasted() if with_pasted and self.is_by_person else ()
+        return replace(self, log_window=window, pasted=tuple(pasted))
 
 
 @dataclass(slots=True, eq=False)

@@ -288,7 +288,8 @@ class RequestPolicy:
         if event.type != "PRIVMSG":
             return None
         # People go on calling us by the configured nick while we have another.
-        nicks, private = (network.nick, network.settings.nick), event.channel is None
+        nicks = network.session.nick, network.settings.nick
+        private = event.channel is None
         return parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
 
     def should_process(self, heard: Heard) -> bool:

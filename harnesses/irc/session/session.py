@@ -96,7 +96,7 @@ class PendingLine:
 
 @dataclass(slots=True)
 class Whois:
-    """What the server has said so far about a nick that we have asked for by WHOIS.
+    """The server's answers so far about a nick that we have asked for by WHOIS.
 
     The callbacks `found` get the result, None if nobody has the nick.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import ipaddress
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -214,7 +215,8 @@ class IrcConnection(asyncio.Protocol):
                 ssl=tls,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT if tls else None,
                 ssl_shutdown_timeout=GOODBYE_TIMEOUT if tls else None,
-                happy_eyeballs_delay=NEXT_ADDRESS_DELAY,
+                # The race of a single address would only take turns of the event loop.
+                happy_eyeballs_delay=None if _is_address(server) else NEXT_ADDRESS_DELAY,
             )
 
     def silent_for(self) -> float:
@@ -384,3 +386,11 @@ def explain(error: OSError | UnicodeError, port: int, encrypted: bool) -> str:
             "(often 6697), or tls = false"
         )
     return text
+
+
+def _is_address(server: str) -> bool:
+    try:
+        ipaddress.ip_address(server)
+    except ValueError:
+        return False
+    return True

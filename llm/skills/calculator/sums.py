@@ -113,7 +113,7 @@ def evaluate(text: str) -> Sum:
         if token in _CONSTANTS or token in _FUNCTIONS:
             return f" {token} "
         if token not in _SIGNS:
-            raise ExpressionError("that is no sum")
+            raise ExpressionError("that is not an arithmetic expression")
         return f"{_SIGNS[token]} "
 
     python = _BARE_OPERAND.sub(r"\1(\2)", _TOKEN.sub(translate, text.strip().rstrip("= ")))
@@ -126,7 +126,7 @@ def evaluate(text: str) -> Sum:
     except ExpressionError:
         raise
     except (SyntaxError, MemoryError, RecursionError) as error:
-        raise ExpressionError("that is no sum") from error
+        raise ExpressionError("that is not an arithmetic expression") from error
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ExpressionError(str(error) or "it has no result") from error
     shown = _SHOWN.sub(

@@ -121,9 +121,10 @@ async def test_a_long_answer_is_read_whole_from_elsewhere(tmp_path: Path) -> Non
         it.script.say("\n".join(f"step {number}" for number in range(20)))
         await it.alice.say(ROOM, ".terrarium explain")
         await it.alice.expect(r"\(17 more lines: \.more\)$")
+        await it.ask(it.alice, "thanks")  # its turn comes when the one before is remembered
         call = ("read_log", {"channel": ROOM})
         [read] = await it.ask(it.alice, "what was step 17?", call, room="Terra")
-    assert read.endswith("\n".join(f"  step {number}" for number in range(1, 20)))
+    assert "\n".join(f"  step {number}" for number in range(1, 20)) in read
     assert "more lines" not in read
 
 
