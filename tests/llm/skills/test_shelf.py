@@ -81,7 +81,8 @@ async def test_the_model_can_use_them_as_tools() -> None:
         return (await tools.call(name, arguments, 5)).text.splitlines()[1]
 
     assert await result("calculate", '{"expression": "sqrt(2)*10"}') == "14.1421356237"
-    assert await result("calculate", '{"expression": "2 apples"}') == "error: that is not an arithmetic expression"
+    refused = await result("calculate", '{"expression": "2 apples"}')
+    assert refused == "error: that is not an arithmetic expression"
     assert await result("convert_unit", '{"value": 1, "unit": "mile", "to": "m"}') == "1609.34 m"
     assert "cannot be converted" in await result(
         "convert_unit", '{"value": 1, "unit": "mile", "to": "kg"}'
