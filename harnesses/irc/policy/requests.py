@@ -24,6 +24,7 @@ from harnesses.irc.protocol.message import Casemap, is_nick, sanitize
 from harnesses.irc.session.session import Member
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
+from llm.reading.reading import words_beside_frame
 from storage.chat_log.event import (
     Event,
     EventType,
@@ -112,18 +113,34 @@ class ParsedCommand:
 def parse_command(
     text: str, *, prefix: str, nicks: Sequence[str], private: bool
 ) -> ParsedCommand | None:
-    """Parse `.command words`, or a question: `nick: words` or `@nick words` with one of our nicks.
+    """Parse `.command words`, or a question: a line that addresses one of our nicks.
 
     In private, any other text is a question as well. Return None for everything else.
     """
-    said = text.strip()
+    said = sanitize(text).strip()  # some clients colour the nicks that they complete
     if said.startswith(prefix) and (match := _COMMAND.fullmatch(said, len(prefix))):
         return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
-    ours = "|".join(map(re.escape, nicks))
-    address = rf"(?:@?(?:{ours})\s*[:,]|@(?:{ours})(?!\S))\s*(?P<words>.*)"
-    if nicks and (match := re.match(address, said, re.IGNORECASE | re.DOTALL)):
-        return _question(match["words"].strip())
+    words = _words_to(nicks, said)
+    if words is not None:
+        return _question(words)
     return _question(said) if private and said else None
+
+
+def _words_to(nicks: Sequence[str], said: str) -> str | None:
+    """Return what is said to one of these nicks, None if none is addressed: "nick: words",
+    "hey nick, words", "@nick words", "nick words?", "nick?" or "words, nick"."""
+    if not nicks:
+        return None
+    nick = rf"@?(?:{'|'.join(map(re.escape, nicks))})"
+    sign = rf"(?:{nick}(?:\s*[:,;]|\s+-\s)|@{nick[2:]}(?!\S))"
+    # What stands before the nick may only greet.
+    first = re.match(rf"((?:[^\s,:]+,?\s+){{0,2}}){sign}\s*(.*)", said, re.I | re.S)
+    if first and not words_beside_frame(first[1], ""):
+        return first[2].strip()
+    if asked := re.fullmatch(rf"{nick}(?:\s+(.+\?)|\?)", said, re.I | re.S):
+        return (asked[1] or "").strip()
+    last = re.fullmatch(rf"(.+?)[,;]\s*{nick}\s*([?!.]*)", said, re.I | re.S)
+    return last[1] + last[2] if last else None
 
 
 def _question(words: str) -> ParsedCommand:

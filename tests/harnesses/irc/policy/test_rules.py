@@ -19,9 +19,11 @@ from harnesses.irc.channel_settings import (
 from harnesses.irc.policy.requests import (
     BotLoopDetector,
     CommandRequest,
+    ParsedCommand,
     RequestPolicy,
     belongs_to,
     matches_any,
+    parse_command,
     place_of,
     room_key,
     scope_of,
@@ -310,3 +312,30 @@ def test_no_group_opens_a_private_room() -> None:
     assert scope_of(here, groups) == Scope.from_places(here, Place("net", "#d"))
     room = Place("net", "~ada")
     assert scope_of(room, groups) == Scope.from_places(room)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Terra: what is this about?", "what is this about?"),
+        ("terra, what is this about?", "what is this about?"),
+        ("Terra; what is this about?", "what is this about?"),
+        ("Terra - what is this about?", "what is this about?"),
+        ("@Terra what is this about", "what is this about"),
+        ("Terra what is this about?", "what is this about?"),
+        ("what is this about, Terra?", "what is this about?"),
+        ("thank you, terra", "thank you"),
+        ("hey Terra, what is this about?", "what is this about?"),
+        ("hallo @terra: was ist das", "was ist das"),
+        ("\x02\x0304Terra\x03:\x02 what is this about?", "what is this about?"),
+        ("Terra?", ""),
+        ("Terra is broken again", None),
+        ("I told Terra, and she forgot", None),
+        ("Terracotta: is it waterproof?", None),
+        ("the moon of Terra?", None),
+        ("Terra-4 is a rocket?", None),
+    ],
+)
+def test_a_line_that_addresses_our_nick_is_a_question(text: str, words: str | None) -> None:
+    parsed = parse_command(text, prefix=".", nicks=("Terra",), private=False)
+    assert parsed == (None if words is None else ParsedCommand("terrarium", words))
