@@ -43,6 +43,11 @@ _WARN_INTERVAL = 600.0  # seconds
 MAX_KICKS, KICKS_WINDOW = 3, 3600.0
 """Kicks from a channel within `KICKS_WINDOW` seconds after which we stay away."""
 
+TOO_FAST = (
+    "You answer faster than anybody types, so I take you for a bot: I hear you again after a minute"
+    " of silence, or with the prefix."
+)
+
 _log = structlog.get_logger()
 
 
@@ -130,6 +135,10 @@ class EventHandler:
     def _carry_out(self, asked: ParsedCommand, request: CommandRequest) -> None:
         """Run a known command. Those of channel operators are other bots' as well: whoever may not
         give them is told so once a minute at most."""
+        if asked.too_fast:
+            # A NOTICE, which bots never answer.
+            self._slow_down(request, TOO_FAST)
+            return
         command = self.commands.known.get(asked.command)
         is_refused = asked.command in self.commands.of_operators and not request.admin
         if command and (not is_refused or self._services.policy.should_explain(request)):
@@ -140,8 +149,14 @@ class EventHandler:
         services = self._services
         if services.policy.try_acquire(request):
             services.spawn(self._run(command, request))
-        elif services.policy.should_notify(request):
-            services.spawn(services.sender.reply(request, PrivateReply(RATE_LIMITED)))
+        else:
+            self._slow_down(request, RATE_LIMITED)
+
+    def _slow_down(self, request: CommandRequest, text: str) -> None:
+        """Tell somebody who writes too much, once a minute at most."""
+        services = self._services
+        if services.policy.should_notify(request):
+            services.spawn(services.sender.reply(request, PrivateReply(text)))
 
     async def _run(self, command: Command, request: CommandRequest) -> None:
         await self._questions.run(command, request)

@@ -104,10 +104,11 @@ def mask_of(entry: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommand:
-    """A command by name, and the words after it."""
+    """A command by name, and the words after it; `too_fast` if it is part of a loop with a bot."""
 
     command: str
     words: str
+    too_fast: bool = False
 
 
 def parse_command(
@@ -276,7 +277,7 @@ class RequestPolicy:
         return Heard(network, event, who, place_of(event, other, network.fold))
 
     def take_trigger(self, heard: Heard, prefix: str) -> ParsedCommand | None:
-        """Return the command in an event, None if there is none or its author gets no answer.
+        """Return the command in an event, None if there is none or its author is not heard.
 
         Call it once per event, as it also feeds the detector of bot loops.
         """
@@ -295,7 +296,7 @@ class RequestPolicy:
         by_prefix = event.text.strip().startswith(prefix)
         if not by_prefix and self._loop_detector.record_and_check(person, event.text, room):
             _log.info("irc.loop_ended", network=network.name)
-            return None
+            return replace(asked, too_fast=True)
         return asked
 
     def parse_words(self, heard: Heard, prefix: str) -> ParsedCommand | None:
@@ -453,12 +454,16 @@ class BotLoopDetector:
         exchange = self._people.get(person)
         if exchange is None:
             return False
-        if exchange.quick >= QUICK_TURNS and now - exchange.last < QUIET_SECONDS:
-            exchange.last = now  # each further line extends the silence that is asked for
-            return True
-        # The least time that a person needs: to read a reply, or to type this line.
+        if exchange.quick >= QUICK_TURNS:
+            if now - exchange.last < QUIET_SECONDS:
+                exchange.last = now  # each further line extends the silence that is asked for
+                return True
+            exchange.quick = 0
+        # The least time that a person needs: to read a reply, or to type this line. Lines that were
+        # sent together are no replies to each of ours.
         quick = now - exchange.answered < max(_READING_TIME, len(text) / _TYPING_SPEED)
-        exchange.quick = exchange.quick + 1 if quick else 0
+        is_reply = exchange.answered >= exchange.last
+        exchange.quick = exchange.quick + 1 if quick and is_reply else 0
         exchange.last = now
         return exchange.quick >= QUICK_TURNS
 

@@ -56,7 +56,7 @@ async def test_a_conversation_of_two_bots_ends_after_three_turns(tmp_path: Path)
         for _ in range(3):
             await parrot.expect(rf":Terra!\S+ PRIVMSG {ROOM} :parrot: ok$")
             await parrot.say(ROOM, "Terra: I am a very talkative parrot, and how do you do today?")
-        await parrot.settle()
+        await parrot.expect("NOTICE parrot :.*I take you for a bot")
         await alice.say(ROOM, "Terra: and me?")
         await alice.expect("alice: ok")
         assert len(script.requests) == 4

@@ -159,7 +159,19 @@ def test_whoever_types_keeps_talking_and_whoever_does_not_is_closed_until_quiet(
         heard.append(not loop_detector.record_and_check("p", "how are you today, dear bot?", "#c"))
     assert heard == [True] * 5 + [False] * 3
     clock.now += 61
-    assert not loop_detector.record_and_check("p", "hello?", "#c")
+    loop_detector.note_reply("p")
+    for text in ("hello?", "and now?"):  # one coincidence does not close it again
+        assert not loop_detector.record_and_check("p", text, "#c")
+
+
+def test_lines_sent_together_are_no_loop_when_their_answers_come_one_by_one() -> None:
+    clock = Clock()
+    loop_detector = BotLoopDetector(clock)
+    for number in range(20):
+        clock.now += 0.1
+        assert not loop_detector.record_and_check("p", "what is 9+9?", "#c")
+        if number % 5 == 4:
+            loop_detector.note_reply("p")
 
 
 def test_turns_without_a_human_line_between_are_capped_per_hour_however_slow() -> None:
