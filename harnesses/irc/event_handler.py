@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -15,6 +16,7 @@ from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.commands.registry import Commands
 from harnesses.irc.playback import PlaybackLog
 from harnesses.irc.policy.requests import (
+    ASK_COMMAND,
     Command,
     CommandRequest,
     Heard,
@@ -136,12 +138,16 @@ class EventHandler:
         """Run a known command. Those of channel operators are other bots' as well: whoever may not
         give them is told so once a minute at most."""
         if asked.too_fast:
-            # A NOTICE, which bots never answer.
-            self._slow_down(request, TOO_FAST)
+            self._slow_down(request, TOO_FAST)  # by a NOTICE, which bots never answer
             return
         command = self.commands.known.get(asked.command)
+        if command is None and asked.question:
+            command = self.commands.known[ASK_COMMAND]
+            request = replace(request, words=asked.question)
+        if command is None or (self.commands.is_alone(asked.command) and " " in asked.words):
+            return  # ".clear as mud" is no command
         is_refused = asked.command in self.commands.of_operators and not request.admin
-        if command and (not is_refused or self._services.policy.should_explain(request)):
+        if not is_refused or self._services.policy.should_explain(request):
             self.answer(command, request)
 
     def answer(self, command: Command, request: CommandRequest) -> None:

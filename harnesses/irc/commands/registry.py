@@ -51,6 +51,11 @@ class Commands:
             self.known |= commands_of(owner(services))
         self.known |= {name: _for_admins(command) for name, command in admins.items()}
 
+    def is_alone(self, name: str) -> bool:
+        """Return whether a command, by its help, has no words after it."""
+        command = self.known.get(name)
+        return command is not None and (command.__doc__ or "").startswith(f"{name}:")
+
     async def help(self, request: CommandRequest) -> Reply:
         """help [COMMAND]: my commands, or what one of them does"""
         prefix, hidden = self._services.prefix(request.place), self.of_admins

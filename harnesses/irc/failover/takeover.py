@@ -45,7 +45,8 @@ async def take_over(
         person = event.text.partition(":")[0] if event.own else line.who.nick
         asker = network.name, network.fold(event.channel or ""), network.fold(person)
         asked = policy.parse_words(line, services.prefix(line.place))
-        is_ours = asked and asked.command in commands and asked.command not in UNLOGGED
+        is_known = asked and (asked.command in commands or asked.question)
+        is_ours = asked and is_known and asked.command not in UNLOGGED
         if is_ours and policy.should_process(line):
             waiting.setdefault(asker, deque()).append(number)
         elif event.own and (questions := waiting.get(asker)):

@@ -104,10 +104,15 @@ def mask_of(entry: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommand:
-    """A command by name, and the words after it; `too_fast` if it is part of a loop with a bot."""
+    """A command by name, and the words after it.
+
+    `question` is what was said to our nick if it began with the prefix, as a question it is if
+    there is no such command: "Terra: .net or java?". It is `too_fast` in a loop with a bot.
+    """
 
     command: str
     words: str
+    question: str = ""
     too_fast: bool = False
 
 
@@ -119,12 +124,18 @@ def parse_command(
     In private, any other text is a question as well. Return None for everything else.
     """
     said = sanitize(text).strip()  # some clients colour the nicks that they complete
-    if said.startswith(prefix) and (match := _COMMAND.fullmatch(said, len(prefix))):
-        return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
+    if command := _with_prefix(said, prefix):
+        return command
     words = _words_to(nicks, said)
     if words is not None:
-        return _question(words)
+        command = _with_prefix(words, prefix)
+        return replace(command, question=words) if command else _question(words)
     return _question(said) if private and said else None
+
+
+def _with_prefix(said: str, prefix: str) -> ParsedCommand | None:
+    match = _COMMAND.fullmatch(said, len(prefix)) if said.startswith(prefix) else None
+    return ParsedCommand(match["name"].lower(), (match["words"] or "").strip()) if match else None
 
 
 def _words_to(nicks: Sequence[str], said: str) -> str | None:

@@ -59,6 +59,34 @@ async def test_who_says_nolog_is_not_logged_until_they_take_it_back(tmp_path: Pa
     assert SECRET.encode() not in raw(tmp_path)
 
 
+async def test_a_command_said_to_the_nick_is_the_command(tmp_path: Path) -> None:
+    async with answering("Both are fine.") as script, alice_in(tmp_path, script.url) as alice_there:
+        alice, tendril = alice_there
+        await alice.say(ROOM, "Terra: .nolog")
+        await alice.expect("NOTICE alice :.*I keep nothing more of what you say")
+        await alice.say(ROOM, "Terra: .nolog off")
+        await alice.expect("NOTICE alice :.*You are logged again")
+        await alice.say(ROOM, "Terra: .net or java?")
+        await alice.expect("alice: Both are fine")
+        assert "nolog" not in "".join(await texts(tendril))
+        assert script.requests[0]["messages"][-1]["content"].endswith("alice asks: .net or java?")
+
+
+async def test_a_command_without_arguments_ignores_prose(tmp_path: Path) -> None:
+    async with answering("Yes.") as script, alice_in(tmp_path, script.url) as (alice, _):
+        await alice.say(ROOM, ".terrarium is the pond deep?")
+        await alice.expect("alice: Yes")
+        for prose in (
+            ".clear as mud",
+            ".version 2 is out",
+            ".more beer please",
+            ".stop it you two",
+        ):
+            await alice.say(ROOM, prose)
+        await alice.say(ROOM, ".clear")
+        await alice.expect("alice: Forgotten: our conversation of 1 turn")
+
+
 async def test_an_opt_out_survives_a_restart_and_bot_still_answers(tmp_path: Path) -> None:
     async with answering(f"It is {SECRET}.") as script:
         async with alice_in(tmp_path, script.url) as (alice, _):
