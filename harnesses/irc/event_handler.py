@@ -106,6 +106,8 @@ class EventHandler:
         # What may not be logged is queued without its event: a question still needs its position,
         # which tells the lines before it from those after it.
         first = services.medium.log.write(to_log_event(heard.event, heard.place), may_log=may_log)
+        if event.type in ("PART", "QUIT", "KICK", "NICK"):
+            self._questions.follow(event)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             channel = event.channel or ""
             kicked_from = fold_place(network, channel)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from harnesses.irc.policy.requests import (
     person_key,
     room_key,
 )
+from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.channel_view import LogViews, persona_values, room_view
 from harnesses.irc.reminder_delivery import other_requester
 from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target, may_change
@@ -44,6 +46,7 @@ TYPING_AFTER, TYPING_INTERVAL = 1.0, 3.0
 """Seconds until the first typing notification, and between two of them: clients show one for six
 seconds (https://ircv3.net/specs/client-tags/typing)."""
 
+_SPLIT = re.compile(r"\S+\.\S+ \S+\.\S+")  # the reason of a netsplit: the names of two servers
 _MAX_ACTIVITY = 120  # characters
 
 
@@ -67,6 +70,16 @@ class StreamingReply:
     def has_begun(self) -> bool:
         """True once a line has been sent."""
         return self._first is not None
+
+    @property
+    def nick(self) -> str:
+        """The nick of the person who asked, as they are called now."""
+        return self._target.nick
+
+    def rename(self, nick: str) -> None:
+        """Address the lines still to be sent to the person under their new nick."""
+        recipient = nick if self._target.is_direct else self._target.recipient
+        self._target = replace(self._target, nick=nick, recipient=recipient)
 
     async def on_text(self, text: str) -> None:
         """Append a piece of what the model writes; an empty one discards all pieces before it."""
@@ -107,6 +120,23 @@ class QuestionHandler:
     def __init__(self, services: BotServices, log_views: LogViews) -> None:
         self._services, self._log_views = services, log_views
         self._concurrency, self._progress = ConcurrencyLimit(), ProgressSigns(services)
+        self._open: dict[StreamingReply, CommandRequest] = {}
+
+    def follow(self, event: IrcEvent) -> None:
+        """Drop the questions of somebody who has left, and answer who has changed nick by the new
+        one. After a netsplit people come back, so their questions stay."""
+        network = self._services.networks[event.network]
+        leaver = network.fold(event.target if event.type == "KICK" else event.nick)
+        if event.type == "QUIT" and _SPLIT.fullmatch(event.text):
+            return
+        for reply, request in list(self._open.items()):
+            if request.network is not network or network.fold(reply.nick) != leaver:
+                continue
+            is_there = network.fold(request.place.channel) == network.fold(event.channel or "")
+            if event.type == "NICK":
+                reply.rename(event.text)
+            elif event.type == "QUIT" or is_there:
+                self._services.turns.stop(conversation_of(request))
 
     async def ask(
         self, request: CommandRequest, command: Callable[[Reading], Awaitable[Action | None]]
@@ -131,18 +161,22 @@ class QuestionHandler:
                 return await reply.finish(result)
 
             window, line = self._log_views.for_question(request), request.pending_event
-            with self._progress.shown(target, reply) as on_activity:
-                await services.turns.take(
-                    replace(
-                        self.turn_request(request, window, line),
-                        command=command,
-                        room_view=room_view(request.network, request.place.channel),
-                        joins=True,  # a follow-up may join the question being answered
-                        on_text=reply.on_text,
-                        on_activity=on_activity,
-                        deliver=deliver,
+            self._open[reply] = request
+            try:
+                with self._progress.shown(target, reply) as on_activity:
+                    await services.turns.take(
+                        replace(
+                            self.turn_request(request, window, line),
+                            command=command,
+                            room_view=room_view(request.network, request.place.channel),
+                            joins=True,  # a follow-up may join the question being answered
+                            on_text=reply.on_text,
+                            on_activity=on_activity,
+                            deliver=deliver,
+                        )
                     )
-                )
+            finally:
+                del self._open[reply]
         return ""
 
     async def run(self, command: Command, request: CommandRequest) -> None:

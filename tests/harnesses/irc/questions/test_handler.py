@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pytest
+
 from harnesses.irc.tendril import IrcTendril
 from storage.settings import log_path
 from terrarium.clock import Clock
@@ -178,6 +180,32 @@ async def test_others_are_answered_beside_a_run_and_each_hears_their_own_answer(
         await bob.expect(rf"PRIVMSG {ROOM} :alice: Slow\.$")
         assert words(script.requests[1]) == ["bob asks: be quick"]
         assert "<alice> .terrarium think hard" in str(script.requests[1])
+
+
+@pytest.mark.parametrize("leaves", ["QUIT :bye", f"PART {ROOM}"])
+async def test_who_has_left_is_answered_no_more(leaves: str, tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, tendril):
+        script.hang("A steam engine")
+        await alice.say(ROOM, ".terrarium explain how a steam engine works")
+        await script.arrived(1)
+        await alice.send(leaves)
+        await script.client_gone()
+        script.say("Here.")
+        await bob.say(ROOM, ".terrarium and you?")
+        await bob.expect(r":bob: Here\.$")
+        assert not [line for line in bob.lines if "PRIVMSG" in line and "alice:" in line]
+        await until(bob, tendril, 0)
+
+
+async def test_who_has_changed_nick_is_answered_by_the_new_one(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, _):
+        script.hang("A story.")
+        await alice.say(ROOM, ".terrarium tell me a story")
+        await script.arrived(1)
+        await alice.send("NICK alicia")
+        await bob.expect(r"NICK :?alicia")
+        script.release()
+        await bob.expect(rf"PRIVMSG {ROOM} :alicia: A story\.$")
 
 
 async def test_stop_ends_ones_own_run_and_nothing_of_it_is_remembered(tmp_path: Path) -> None:
