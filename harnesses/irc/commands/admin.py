@@ -15,7 +15,7 @@ from harnesses.irc.questions.unasked import UnaskedAnswers
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import describe_problems
-from storage.chat_log.event import Identity
+from storage.chat_log.event import Identity, channel_of_room
 from storage.db.errors import StorageError
 from storage.privacy.audit_log import AuditEntry
 from storage.queues.channel_settings import EVERYWHERE
@@ -25,6 +25,13 @@ _log = structlog.get_logger()
 
 _MAX_SHOWN = 60  # characters of a value in a list
 _RESET = "default"  # the value that removes an override
+
+
+def _shown(value: object) -> str:
+    """Return a value of a setting as an admin types it; "-" for none."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "-" if value in (None, "") else str(value)
 
 
 class AdminCommands:
@@ -77,22 +84,23 @@ class AdminCommands:
         return PrivateReply(f"I no longer ignore {mask}.")
 
     async def set(self, request: CommandRequest) -> Reply:
-        """set [#CHANNEL] [KEY VALUE]: change a setting ("default": as before); alone, list them"""
+        """set [#CHANNEL|*] [KEY VALUE]: change a setting of this channel, or of all of the network
+        ("default": as before); alone, list them"""
+        network, channel = request.network, channel_of_room(request.place.channel)
         words = request.words.split(maxsplit=1)
-        channel = EVERYWHERE
-        if words and request.network.is_channel(words[0]):
+        if words and (words[0] == EVERYWHERE or network.is_channel(words[0])):
             channel, words = words[0], " ".join(words[1:]).split(maxsplit=1)
         if not words:
-            shown = request.place.channel if channel == EVERYWHERE else channel
-            place = fold_place(request.network, shown)
+            place = fold_place(network, channel)
             behaviour = self._services.behaviours.resolve(place)
             sources = self._services.behaviours.sources(place)
-            lines = []
+            shown = []
             for key in type(behaviour).__slots__:
-                value, (_, source) = str(getattr(behaviour, key)), sources.get(key, ("", "default"))
-                cut = f"{value[:_MAX_SHOWN]}..." if len(value) > _MAX_SHOWN else value
-                lines.append(f"{key} = {cut} ({source})")
-            return PrivateReply("\n".join(lines))
+                value, (_, source) = getattr(behaviour, key), sources.get(key, ("", "default"))
+                shown.append(f"{key} {_shown(value)[:_MAX_SHOWN]} ({source})")
+            return PrivateReply("; ".join(shown))
+        if channel != EVERYWHERE and not network.is_channel(channel):
+            return PrivateReply("Of which channel? Write: set #CHANNEL KEY VALUE, or * for all.")
         try:
             return PrivateReply(await self._set(request, channel, words[0], " ".join(words[1:])))
         except ValueError as error:
@@ -138,7 +146,7 @@ class AdminCommands:
     async def _set(self, request: CommandRequest, channel: str, word: str, text: str) -> str:
         key, place = key_of(word), fold_place(request.network, channel)
         if not text:
-            return f"{key} = {getattr(self._services.behaviours.resolve(place), key)}"
+            return f"{key} is {_shown(getattr(self._services.behaviours.resolve(place), key))}."
         value = None if text == _RESET else value_of(key, text)
         if key == "persona" and value:
             self._services.resources.configuration.prompts.personas.require(value)
@@ -148,7 +156,7 @@ class AdminCommands:
             await self._unasked.mute(place, muted=False)
         await self._note(request, "set", key, text)
         where = "every channel of this network" if channel == EVERYWHERE else channel
-        return f"{key} is {'as configured' if value is None else value} on {where}."
+        return f"{key} is {'as configured' if value is None else _shown(value)} on {where}."
 
     async def _note(
         self, request: CommandRequest, action: str, target: str, reason: str = ""
