@@ -319,7 +319,7 @@ class LogAnswerer:
         if quoted is None:
             # A model that is shown nothing would only invent it.
             is_lost = quotes != "none" and asked.log_window and reading.is_one_of(OF_PLACE, _LIKELY)
-            return DirectAnswer(NOT_SAID, "log") if is_lost else None
+            return DirectAnswer(NOT_SAID, "log", reading.certainty) if is_lost else None
         if quotes == "none" or not (quoted.is_about_log or quotes == "all"):
             return None
         score = quoted.score if quoted.shown else reading.certainty
