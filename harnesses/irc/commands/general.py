@@ -146,7 +146,12 @@ class GeneralCommands:
         if not request.admin and request.network.fold(nick) != request.network.fold(own):
             return PrivateReply("Only admins may stop what others have asked.")
         stopped = self._services.turns.stop(conversation_of(request, nick))
-        return "Stopped." if stopped else PrivateReply("There is nothing to stop.")
+        if stopped:
+            return "Stopped."
+        prefix = self._services.prefix(request.place)
+        return PrivateReply(
+            f"There is nothing to stop ({prefix}reminders lists what can be cancelled)."
+        )
 
     async def more(self, request: CommandRequest) -> Reply:
         """more: the rest of a long answer"""

@@ -216,7 +216,7 @@ async def test_stop_ends_ones_own_run_and_nothing_of_it_is_remembered(tmp_path: 
         await alice.say(ROOM, ".terrarium a long one")
         await until(alice, tendril, 2)
         await bob.say(ROOM, ".stop")
-        await bob.expect(r"NOTICE bob :\[\S+\] There is nothing to stop\.$")
+        await bob.expect(r"NOTICE bob :\[\S+\] There is nothing to stop ")
         await bob.say(ROOM, ".stop alice")
         await bob.expect(r"NOTICE bob :\[\S+\] Only admins may stop")
         await alice.say(ROOM, ".stop")
