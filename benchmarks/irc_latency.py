@@ -69,7 +69,7 @@ async def _rounds(alice: IrcClient, asked: dict[str, str]) -> dict[str, list[flo
     for number in range(-3, ROUNDS):
         for command, nick in asked.items():
             await asyncio.sleep(PAUSE / len(asked))
-            took = await _timed(alice, f"{command} hi {number}", nick)
+            took = await _timed(alice, f"{command} hi-{number}", nick)
             if number >= 0:
                 times[command].append(took)
     return times
