@@ -146,7 +146,7 @@ class EventHandler:
         if command is None and asked.question:
             command = self.commands.known[ASK_COMMAND]
             request = replace(request, words=asked.question)
-        if command is None or (self.commands.is_alone(asked.command) and " " in asked.words):
+        if command is None or (self.commands.takes_no_words(asked.command) and " " in asked.words):
             return  # ".clear as mud" is no command
         is_refused = asked.command in self.commands.of_operators and not request.admin
         if not is_refused or self._services.policy.should_explain(request):

@@ -51,8 +51,8 @@ class Commands:
             self.known |= commands_of(owner(services))
         self.known |= {name: _for_admins(command) for name, command in admins.items()}
 
-    def is_alone(self, name: str) -> bool:
-        """Return whether a command, by its help, has no words after it."""
+    def takes_no_words(self, name: str) -> bool:
+        """Return whether the usage of a command, the beginning of its help, has no arguments."""
         command = self.known.get(name)
         return command is not None and (command.__doc__ or "").startswith(f"{name}:")
 
