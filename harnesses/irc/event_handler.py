@@ -146,8 +146,12 @@ class EventHandler:
         if command is None and asked.question:
             command = self.commands.known[ASK_COMMAND]
             request = replace(request, words=asked.question)
-        if command is None or (self.commands.takes_no_words(asked.command) and " " in asked.words):
-            return  # ".clear as mud" is no command
+        if command is None:
+            return
+        if self.commands.takes_no_words(asked.command) and " " in asked.words:
+            if not request.private:
+                return  # ".clear as mud" is no command
+            command, request = self.commands.help, replace(request, words=asked.command)
         is_refused = asked.command in self.commands.of_operators and not request.admin
         if not is_refused or self._services.policy.should_explain(request):
             self.answer(command, request)

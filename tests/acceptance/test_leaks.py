@@ -120,6 +120,8 @@ async def test_no_command_and_no_tool_tells_what_was_said_elsewhere(tmp_path: Pa
                 await dave.send(f"PART {GREEN}")
                 await dave.settle()
             for name, words in itertools.product(names, WORDS):
+                if place and commands.takes_no_words(name) and " " in words:
+                    continue  # on a channel this is prose
                 asks = name in ("terrarium", "ask") and bool(words)
                 before, begun = len(script.requests), len(dave.lines)
                 if asks:

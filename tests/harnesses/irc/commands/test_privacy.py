@@ -85,6 +85,8 @@ async def test_a_command_without_arguments_ignores_prose(tmp_path: Path) -> None
             await alice.say(ROOM, prose)
         await alice.say(ROOM, ".clear")
         await alice.expect("alice: Forgotten: our conversation of 1 turn")
+        await alice.say("Terra", ".version 2 is out")
+        await alice.expect(r"PRIVMSG alice :\.version:|NOTICE alice :\.version:")
 
 
 async def test_an_opt_out_survives_a_restart_and_bot_still_answers(tmp_path: Path) -> None:
