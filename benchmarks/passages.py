@@ -27,6 +27,7 @@ from itertools import chain, cycle, islice
 from pathlib import Path
 
 from benchmarks import ubuntu
+from benchmarks.dialogues import Dialogue, dialogues
 from benchmarks.embedder import BenchEmbedder
 from benchmarks.figure import Figure, percentile
 from llm.retrieval import Found, Retrieval
@@ -189,6 +190,9 @@ async def figures() -> AsyncIterator[Figure]:
             Database.open(await chatter(files, embedder)) as channels,
             Database.open(await crowds(files, embedder)) as crowd,
         ):
+            for half in ("seen", "unseen"):
+                async for figure in _talk(half, embedder):
+                    yield figure
             async for figure in _history(Asker(ChatLog(million), embedder), files):
                 yield figure
             async for figure in _chatter(ChatLog(channels), embedder, files):
@@ -306,6 +310,32 @@ async def _crowded(asker: Asker, files: Sequence[QuestionFile]) -> AsyncIterator
                 yield Figure(f"{label}: shown", _percent(shown), "%")
 
 
+async def _talk(half: str, embedder: BenchEmbedder) -> AsyncIterator[Figure]:
+    """Yield the figures of the talk of small channels by kind of question."""
+    talks = list(dialogues(half))
+    kinds: dict[str, list[tuple[bool, bool, bool]]] = {}
+    async with Database.open(await talk(talks, embedder)) as database:
+        asker = Asker(ChatLog(database), embedder)
+        for each in talks:
+            for question in each.questions:
+                found, _ = await asker.ask(question.text, Scope.from_places(each.place))
+                first = found.passages[0].event if found.passages else None
+                is_right = bool(first and (first.nick, first.text) in question.answers)
+                row = (is_right or not question.answers, bool(found.shown), found.is_sure)
+                kinds.setdefault(question.kind, []).append(row)
+    for kind, rows in kinds.items():
+        label = f"{half}, talk, {kind}"
+        if kind not in ("near", "never"):
+            yield Figure(f"{label}: first", _percent([right for right, _, _ in rows]), "%")
+            right_shown = [right and shown for right, shown, _ in rows]
+            yield Figure(f"{label}: first and shown", _percent(right_shown), "%")
+            yield Figure(f"{label}: first and sure", _percent([r and s for r, _, s in rows]), "%")
+            yield Figure(f"{label}: another sure", _percent([s and not r for r, _, s in rows]), "%")
+        else:
+            yield Figure(f"{label}: shown", _percent([shown for _, shown, _ in rows]), "%")
+            yield Figure(f"{label}: sure", _percent([sure for _, _, sure in rows]), "%")
+
+
 def _near(file: QuestionFile) -> list[str]:
     return [fact.near for fact in file.facts if fact.near]
 
@@ -376,6 +406,12 @@ async def crowds(files: Sequence[QuestionFile], embedder: BenchEmbedder) -> Path
     facts = [fact for file in parts for fact in file.facts]
     events = chain.from_iterable(map(_crowd_events, parts))
     return await _kept("crowds", facts, events, embedder)
+
+
+async def talk(found: Sequence[Dialogue], embedder: BenchEmbedder) -> Path:
+    """Return the path of a log with dialogues, all with vectors; build it if needed."""
+    events = [event for each in found for event in each.events]
+    return await _kept("talk", [each.questions for each in found], events, embedder)
 
 
 def place_of(fact: Fact, size: int) -> Place:
@@ -458,7 +494,7 @@ def _folder() -> Path:
 
 
 async def _kept(
-    name: str, facts: Sequence[Fact], events: Iterable[Event], embedder: BenchEmbedder
+    name: str, facts: Sequence[object], events: Iterable[Event], embedder: BenchEmbedder
 ) -> Path:
     """Return the path of a log with `events`; build it if there is none with the same facts."""
     made_from = repr((_VERSION, LINES, facts, MEAN.read_text(encoding="utf-8")))

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import ubuntu
+from benchmarks.dialogues import dialogues
 from benchmarks.embedder import BenchEmbedder
 from benchmarks.passages import (
     CHATTER,
@@ -36,6 +37,7 @@ from benchmarks.passages import (
     known_to_all,
     place_of,
     question_files,
+    talk,
 )
 from llm.retrieval import PERHAPS, SURE
 from storage.chat_log.event import PUBLIC, SPOKEN, Scope
@@ -55,7 +57,8 @@ _MEAN_LINES = 5_000
 _STEPS, _LONGEST_STEP = 25, 1.5  # of Newton's method
 _POSITIVE = frozenset(
     ("coverage", "all words", "shows", "speaker", "reply",
-     "states all", "meaning", "outstanding")
+     "states all", "meaning", "outstanding", "coverage before", "meaning before",
+     "meaning of a question before", "meaning just before", "meaning of a question just before")
 )  # fmt: skip
 _NEGATIVE = frozenset(
     ("heaviest missing", "asks", "lacks", "length", "short", "nothing new", "name missing",
@@ -64,7 +67,10 @@ _NEGATIVE = frozenset(
 
 _LINES = 30  # of a question that are samples: those that are most like an answer
 _LIKELY = np.array(
-    [{"coverage": 1, "meaning": 2, "reply": 1, "asks": -0.3}.get(name, 0) for name in FEATURES]
+    [
+        {"coverage": 1, "meaning": 2, "reply": 1, "meaning before": 1, "asks": -0.3}.get(name, 0)
+        for name in FEATURES
+    ]
 )
 
 Floats = NDArray[np.float64]
@@ -93,14 +99,14 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question, the text of the `right` line (None: there is none) and the `fact` in whose
-    channel it is asked."""
+    """A question and the lines that are `right`, each a nick and a text. `fact` has the channel
+    where it is asked, unless that is a dialogue."""
 
     text: str
-    right: str | None
+    right: frozenset[tuple[str, str]]
     kind: str
-    fact: Fact
     fold: int
+    fact: Fact | None = None
 
 
 async def samples(embedder: BenchEmbedder) -> list[Samples]:
@@ -115,6 +121,7 @@ async def samples(embedder: BenchEmbedder) -> list[Samples]:
     async with Database.open(await chatter(files, embedder)) as database:
         for size in CHATTER:
             for each in asked:
+                assert each.fact
                 scope = Scope.from_places(place_of(each.fact, size))
                 found += await _samples(database, embedder, each, scope, str(size))
     async with Database.open(await crowds(files, embedder)) as database:
@@ -122,22 +129,31 @@ async def samples(embedder: BenchEmbedder) -> list[Samples]:
         for each in questions(crowd):
             scope = Scope.from_places(crowded(crowd))
             found += await _samples(database, embedder, each, scope, "crowd")
+    talks = list(dialogues("seen"))
+    asked_there = [question.text for dialogue in talks for question in dialogue.questions]
+    await embedder.cached(asked_there, query=True)
+    async with Database.open(await talk(talks, embedder)) as database:
+        for number, dialogue in enumerate(talks):
+            scope = Scope.from_places(dialogue.place)
+            for question in dialogue.questions:
+                asks = Asked(question.text, question.answers, question.kind, number % _FOLDS)
+                found += await _samples(database, embedder, asks, scope, "talk")
     return [each for each in found if len(each.rows)]
 
 
 def questions(file: QuestionFile) -> Iterator[Asked]:
     """Yield the questions of a file and of general knowledge."""
     for number, fact in enumerate(file.facts):
-        fold = number % _FOLDS
-        yield Asked(fact.question, fact.text, "literal", fact, fold)
+        fold, right = number % _FOLDS, frozenset([(fact.nick, fact.text)])
+        yield Asked(fact.question, right, "literal", fold, fact)
         for text in fact.paraphrases:
-            yield Asked(text, fact.text, "paraphrased", fact, fold)
+            yield Asked(text, right, "paraphrased", fold, fact)
         if fact.near:
-            yield Asked(fact.near, None, "near", fact, fold)
+            yield Asked(fact.near, frozenset(), "near", fold, fact)
     for kind, texts in (("never", file.never), ("general", known_to_all("seen"))):
         for number, text in enumerate(texts):
             fact = file.facts[number % len(file.facts)]
-            yield Asked(text, None, kind, fact, number % _FOLDS)
+            yield Asked(text, frozenset(), kind, number % _FOLDS, fact)
 
 
 async def _samples(
@@ -162,7 +178,10 @@ async def _samples(
                 replace(each, likeness=near.get(each.event.id, each.likeness)) for each in lines
             ]
         rows = np.array(list(compare(lines))).reshape(-1, len(FEATURES))
-        right = np.array([float(each.event.text == asked.right) for each in lines])
+        said = [(each.event.nick, each.event.text) for each in lines]
+        right = np.array([float(each in asked.right) for each in said])
+        if asked.right and not right.any():
+            continue  # the answer is a question, or was not found
         likely = np.argsort(-(rows @ _LIKELY + 9 * right), kind="stable")[:_LINES]
         rows, right = rows[likely], right[likely]
         found.append(Samples(rows, right, asked.fold, f"{log} {asked.kind} {kind}"))

@@ -10,7 +10,7 @@ from enum import Enum
 
 from llm.reading.reading import Reading
 from llm.reading.spans import ALL_TIME, TimeSpan
-from llm.retrieval import Found, Retrieval
+from llm.retrieval import Retrieval
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.event_table import Query
 from storage.passages.passages import PEOPLE, LineFilter, find_passages
@@ -95,13 +95,22 @@ class Quoting:
 
     def line(self, event: Event) -> str:
         """Render an event for people, on one line."""
-        said = " ".join(event.text.split())
-        said = said if len(said) <= _MAX_LINE_LENGTH else f"{said[: _MAX_LINE_LENGTH - 1]}…"
-        who = self.nick(event.nick)
-        spoken = f"* {who} {said}" if event.type is EventType.ACTION else f"<{who}> {said}"
-        address = self.link(event)
-        stamp = f"[{event.time.astimezone(self.zone):%Y-%m-%d %H:%M}]"
+        return self.exchange([event])
+
+    def exchange(self, events: Sequence[Event]) -> str:
+        """Render what was said one after another for people, on one line, with the time and the
+        link of the first."""
+        first, most = events[0], _MAX_LINE_LENGTH // len(events)
+        address = self.link(first)
+        stamp = f"[{first.time.astimezone(self.zone):%Y-%m-%d %H:%M}]"
+        spoken = " / ".join(self._spoken(event, most) for event in events)
         return f"{stamp} {spoken}" + (f"  {address}" if address else "")
+
+    def _spoken(self, event: Event, most: int) -> str:
+        said = " ".join(event.text.split())
+        said = said if len(said) <= most else f"{said[: most - 1]}…"
+        who = self.nick(event.nick)
+        return f"* {who} {said}" if event.type is EventType.ACTION else f"<{who}> {said}"
 
 
 PLAIN = Quoting()
@@ -115,7 +124,8 @@ class QuotedAnswer:
     People see the `shown` events, rendered by `quoting`; a model reads `events`, which include
     them. `lead` is a sentence before the lines, or the whole answer if there are none. `score` is
     the probability that the first line is what was wanted. `is_about_log`: the question asked who
-    said what, so that the lines themselves are the answer.
+    said what, so that the lines themselves are the answer. `is_exchange`: the shown events are what
+    people said to each other, and stand on one line.
     """
 
     lead: str
@@ -124,6 +134,7 @@ class QuotedAnswer:
     quoting: Quoting = PLAIN
     score: float = 0.0
     is_about_log: bool = False
+    is_exchange: bool = False
 
     @property
     def is_sure(self) -> bool:
@@ -139,7 +150,7 @@ class QuotedAnswer:
         if self.lead == RECENT_LEAD:
             return ()
         if self.is_sure:
-            return (self.quoting.line(self.shown[0]),)
+            return self.lines[:1]
         # What the answer did not copy from the question shows its source; rare words weigh more.
         told = content_stems(answer) - content_stems(question)
         shared = {
@@ -153,12 +164,16 @@ class QuotedAnswer:
 
     def ids_in(self, answer: str) -> frozenset[int]:
         """Return the ids of the events that stand in `answer` as they are rendered for people."""
+        if self.is_exchange and self.lines[0] in answer:
+            return frozenset(event.id for event in self.shown)
         events = {event.id: event for event in (*self.shown, *self.events)}
         return frozenset(id for id, event in events.items() if self.quoting.line(event) in answer)
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The shown events, rendered for people."""
+        if self.is_exchange:
+            return (self.quoting.exchange(self.shown),)
         return tuple(map(self.quoting.line, self.shown))
 
     @property
@@ -185,8 +200,8 @@ async def answer_about_log(
     """Return the answer of the log to any question, None if it has none.
 
     A `question` about what was said always has one, even if only that nothing was found; any other
-    has one if somebody said it, or may have said it. `vector` is the embedding of the text, if it
-    is known. Raises Unavailable.
+    has one if somebody said it, or may have said it: that line, and what was said around it.
+    `vector` is the embedding of the text, if it is known. Raises Unavailable.
     """
     if question is not None:
         answer = await answer_from_log(retrieval, question, within, quoting, line_filter)
@@ -196,25 +211,19 @@ async def answer_about_log(
             own = replace(within, nick=question.nick, limit=_MAX_NEAR)
             found = await retrieval.find(text, own, vector=vector, line_filter=line_filter)
             if found.passages and found.passages[0].score >= _LIKELY_MEANT:
-                return quote(found, quoting)
+                said = (found.passages[0].event,)
+                lead = "" if found.is_sure else PERHAPS_LEAD
+                return QuotedAnswer(lead, said, said, quoting, found.passages[0].score)
         return replace(answer, is_about_log=True)
     wanted = replace(within, limit=_MAX_NEAR)
-    return quote(
-        await retrieval.find(text, wanted, vector=vector, line_filter=line_filter), quoting
-    )
-
-
-def quote(found: Found, quoting: Quoting = PLAIN, most: int = 1) -> QuotedAnswer | None:
-    """Return the found lines as an answer that shows at most so many of them; None if there is none
-    worth showing. A model also reads less likely ones."""
-    shown = tuple(each.event for each in found.shown[:most])
-    if not shown:
+    found = await retrieval.find(text, wanted, vector=vector, line_filter=line_filter)
+    if not found.shown:
         return None
-    score = found.passages[0].score
-    if found.is_sure:
-        return QuotedAnswer("", shown, shown, quoting, score)
-    near = tuple(each.event for each in found.passages if each.score >= _MIN_NEAR_SCORE)
-    return QuotedAnswer(PERHAPS_LEAD, shown, near, quoting, score)
+    best, lead = found.shown[0], "" if found.is_sure else PERHAPS_LEAD
+    shown = await retrieval.exchange(best, within, line_filter, with_replies=not found.is_sure)
+    near = [each.event for each in found.passages if each.score >= _MIN_NEAR_SCORE]
+    events = shown if found.is_sure else tuple(dict.fromkeys([*shown, *near]))
+    return QuotedAnswer(lead, shown, events, quoting, best.score, is_exchange=len(shown) > 1)
 
 
 async def answer_from_log(

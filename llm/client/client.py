@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import httpx2
 import structlog
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from llm.client.profile import ModelCard
 from llm.client.response import (
@@ -35,7 +35,6 @@ from llm.messages.errors import (
     SetupError,
     TimedOut,
     Unreachable,
-    Unsure,
 )
 from llm.messages.message import CHARACTERS_PER_TOKEN, Message, ModelReply, wire
 from llm.reading.classifier import DIMENSIONS, classifier
@@ -81,6 +80,27 @@ class EmbeddingsAnswer(BaseModel):
 
     model: str
     data: list[VectorPart]
+
+
+class TokenProbabilities(BaseModel):
+    """The natural logarithms of the probabilities of a text's tokens."""
+
+    token_logprobs: list[float | None] = []
+
+
+class Continuation(BaseModel):
+    """A continued text."""
+
+    text: str
+    logprobs: TokenProbabilities | None = None
+    finish_reason: str | None = None
+
+
+class CompletionAnswer(BaseModel):
+    """The response of `/v1/completions`."""
+
+    choices: list[Continuation] = Field(min_length=1)
+    usage: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +224,7 @@ class AgentClient:
 
         A server that is away or full is retried for a few seconds, unless `on_text` has already
         received a piece. One that refuses the request is asked again without the tools, which may
-        be what it cannot do. Raises ModelError, Unsure if the answer is below its limit's
-        certainty.
+        be what it cannot do. Raises ModelError.
         """
         body = self._body(messages, options, tools, tool_choice)
         if response_format:
@@ -213,9 +232,6 @@ class AgentClient:
             # What a program reads is filtered by nobody.
             options = replace(options, filters_output=False, may_be_silent=False, limit=None)
         tried: list[ResponseAccumulator] = []
-        least = options.limit.certainty if options.limit else 0.0
-        # How sure the model was is known at the end only.
-        shown = None if least else on_text
 
         # Each attempt has its own filter and accumulator: nothing of a broken answer remains.
         async def attempt() -> None:
@@ -225,7 +241,7 @@ class AgentClient:
                 filters_output=options.filters_output,
                 limit=options.limit,
             )
-            tried.append(ResponseAccumulator(shown, text))
+            tried.append(ResponseAccumulator(on_text, text))
             async with self._request("POST", "/v1/chat/completions", body, options) as response:
                 self._trouble = None
                 await tried[-1].read(response)
@@ -252,11 +268,29 @@ class AgentClient:
             reply = replace(reply, usage=replace(reply.usage, prompt=estimated))
         if self._spend:
             self._spend(options, reply.usage)
-        if reply.certainty < least:
-            raise Unsure(f"mean probability {reply.certainty:.2f} of a token, below {least}")
-        if least and on_text:
-            await on_text(reply.text)
         return reply
+
+    async def complete(self, prompt: str, options: RequestOptions) -> ModelReply:
+        """Return the rest of the line that a text begins, with its `certainty`. Raises
+        ModelError."""
+        body = {
+            "model": self.model_of(options),
+            "prompt": prompt,
+            "max_tokens": options.max_tokens,
+            "temperature": options.temperature,
+            "stop": ["\n"],
+            "logprobs": 1,
+        }
+        answer = await _with_retry(
+            lambda: self._ask(CompletionAnswer, "POST", "/v1/completions", body, options)
+        )
+        [choice, *_] = answer.choices
+        known = choice.logprobs.token_logprobs if choice.logprobs else []
+        usage = TokenUsage.from_wire(answer.usage)
+        if self._spend:
+            self._spend(options, usage)
+        certainty = math.exp(min((each for each in known if each is not None), default=-math.inf))
+        return ModelReply(choice.text.strip(), usage=usage, certainty=certainty)
 
     async def count(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
@@ -413,8 +447,6 @@ class AgentClient:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        if options.limit and options.limit.certainty:
-            body["logprobs"] = True
         if options.temperature is None:
             body["temperature"] = self.settings.temperature
         most = self.settings.max_tokens if options.max_tokens is None else options.max_tokens

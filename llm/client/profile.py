@@ -6,7 +6,7 @@ the choice. Nothing else in the tendrils asks for the size of a model.
 
 - **tiny** (below 300 million parameters): it retells wrongly what it has just read and cannot judge
   anything. Lines of the log are quoted instead of shown to it, small talk is answered without it,
-  and of its answers the first main clause is kept.
+  and it is asked only for a few words that it is sure of.
 - **small** (below 1,000 million): it retells one or two lines rightly, but recites explanations and
   tags and copies its own earlier answers. It gets one sentence of persona and only the lines that
   belong to the question, and answers in two sentences.
@@ -51,9 +51,6 @@ _LONG_RESULT, _SHORT_RESULT = 20_000, 2_500
 _RESULT_SHARE = 0.125  # of the window, which one result may take
 
 _LONG_ANSWER_SENTENCES = 4
-_CERTAINTY = 0.32
-"""The mean probability of a token from which on the answer of a tiny model is given: nearly all
-right answers of the built-in one have it, and about half of the wrong ones."""
 _STEP_SENTENCES = 2  # sentences of instructions; a small model invents the third and later steps
 
 
@@ -118,6 +115,7 @@ class Profile:
       (`CompactPromptContext`), at temperature 0; the model is never asked to speak unasked.
     - `offers`: which tools; "fitting" are those that the question calls for.
     - `quotes`: which questions are answered with lines of the log in place of the model.
+    - `answers_shortly`: the model is asked for a few words, twice (`llm/agent/short_answer.py`).
     - `makes_small_talk`: False if small talk, and questions in other languages than English, are
       answered without it.
     - `filters_output`: calls and parts of the prompt in its text are mistakes and are removed; a
@@ -136,6 +134,7 @@ class Profile:
     is_compact: bool = False
     offers: Literal["all", "fitting", "none"] = "all"
     quotes: Literal["none", "about log", "all"] = "none"
+    answers_shortly: bool = False
     makes_small_talk: bool = True
     filters_output: bool = False
     sentences: int | None = None
@@ -211,10 +210,7 @@ class Profile:
             return AnswerLimit(_STEP_SENTENCES)
         if reading.wants_long:
             return AnswerLimit(_LONG_ANSWER_SENTENCES)
-        if self.name != "tiny":
-            return AnswerLimit(self.sentences)
-        # What a tiny model adds to a right clause ("Paris, which ...") is wrong every other time.
-        return AnswerLimit(self.sentences, main_clause=True, certainty=_CERTAINTY)
+        return AnswerLimit(self.sentences)
 
 
 SMALL = Profile(
@@ -231,7 +227,12 @@ SMALL = Profile(
     shortcuts="all",
 )
 TINY = replace(
-    SMALL, name="tiny", context_tokens=600, quotes="all", makes_small_talk=False, sentences=1
+    SMALL,
+    name="tiny",
+    context_tokens=600,
+    quotes="all",
+    answers_shortly=True,
+    makes_small_talk=False,
 )
 CAPABLE = Profile()
 _PROFILES: dict[str, Profile] = {"tiny": TINY, "small": SMALL, "capable": CAPABLE}

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 import httpx2
@@ -63,23 +61,10 @@ class Delta(BaseModel):
     tool_calls: list[CallPart] | None = None
 
 
-class TokenPart(BaseModel):
-    """A token's natural logarithm of its probability."""
-
-    logprob: float
-
-
-class Logprobs(BaseModel):
-    """The probabilities of the tokens of a delta's content."""
-
-    content: list[TokenPart] | None = None
-
-
 class Choice(BaseModel):
     """The only choice that is requested; in an unstreamed answer its `message` is the delta."""
 
     delta: Delta = Field(default_factory=Delta, validation_alias=AliasChoices("delta", "message"))
-    logprobs: Logprobs | None = None
     finish_reason: str | None = None
 
 
@@ -165,26 +150,13 @@ _NO_END = re.compile(
     re.IGNORECASE,
 )
 _ANNOUNCED = re.compile(r":[*_]*\s*\Z")
-# The main clause of a sentence, before a comma and what only adds to it. One that denies something
-# is kept whole: in "It is not red, but blue" the second half has the answer.
-_MAIN_CLAUSE = re.compile(
-    r"\A(?![^,]*(?:\b(?:both|hardly|neither|no|not|only)\b|n['’]t\b))\s*(?:[^\s,]+\s+){2,}[^\s,]+"
-    r"(?=,\s+(?:as|but|known|making|meaning|not|where|which|who|whose)\s)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimit:
-    """Limit of an answer: a number of `sentences`; with `main_clause`, each is cut before a clause
-    that only adds to it (", which ...", ", not ...").
-
-    An answer whose tokens have a lower geometric mean of probability than `certainty` is not given.
-    """
+    """Limit of an answer: a number of `sentences`."""
 
     sentences: int
-    main_clause: bool = False
-    certainty: float = 0.0
 
 
 class SentenceLimit:
@@ -195,7 +167,6 @@ class SentenceLimit:
     """
 
     def __init__(self, limit: AnswerLimit) -> None:
-        self._limit = limit
         self._left = limit.sentences
         self._held = ""
         self._in_code = False
@@ -207,16 +178,13 @@ class SentenceLimit:
         out = ""
         while not self.has_ended and (end := _END.search(self._held)):
             sentence, self._held = self._held[: end.end()], self._held[end.end() :]
-            out += self._shortened(sentence)
+            out += sentence
             self._in_code ^= sentence.count("```") % 2 == 1
             if self._in_code or _ANNOUNCED.search(sentence):
                 continue
             if (out.strip() or end[0].strip()) and not _NO_END.search(sentence):
                 self._left -= 1
                 self.has_ended = self._left <= 0
-        if self._left == 1 and (short := self._shortened(self._held)) != self._held:
-            # The rest of the last sentence would be dropped anyway, so end without awaiting it.
-            out, self.has_ended = out + short, True
         if self.has_ended:
             self._held = ""
         return out.rstrip() if self.has_ended else out
@@ -224,12 +192,7 @@ class SentenceLimit:
     def finish(self) -> str:
         """Return the text still held back."""
         held, self._held = self._held, ""
-        return self._shortened(held)
-
-    def _shortened(self, sentence: str) -> str:
-        """Return a possibly incomplete sentence without what only adds to it."""
-        main = _MAIN_CLAUSE.search(sentence) if self._limit.main_clause else None
-        return f"{main[0]}." if main else sentence
+        return held
 
 
 _MARK = re.compile(  # a tag of prompts, or the prefix of a log line
@@ -470,7 +433,6 @@ class ResponseAccumulator:
         self._thought = ""
         self._left = _MAX_ANSWER_LENGTH  # of the text, in characters
         self._calls: dict[int, ToolCall] = {}
-        self._logprobs: list[float] = []
         self._usage = TokenUsage()
         self._pieces = 0
         self._finish_reason: str | None = None
@@ -529,8 +491,6 @@ class ResponseAccumulator:
         if chunk.usage:
             self._usage = TokenUsage.from_wire(chunk.usage)
         for choice in chunk.choices or ():
-            if choice.logprobs:
-                self._logprobs += [token.logprob for token in choice.logprobs.content or ()]
             delta = choice.delta
             self._pieces += 1
             self._thought = (self._thought + (delta.reasoning_content or ""))[:_MAX_ANSWER_LENGTH]
@@ -569,5 +529,4 @@ class ResponseAccumulator:
             self._text.silent,
             finish_reason,
             self._text.filters,
-            math.exp(fmean(self._logprobs)) if self._logprobs else 1.0,
         )

@@ -242,8 +242,8 @@ class ModelReply:
 
     `silent`: it chose to say nothing. `finish_reason` is OpenAI's field; "length" if the model's
     limit ended the reply, and "overlong" if ours did. `filters` are those that removed something of
-    what the model wrote. `certainty` is the geometric mean of the probabilities of its tokens, 1 if
-    the server did not send them.
+    what the model wrote. `certainty` is the probability of the unlikeliest token of a continued
+    text, 0 if the server did not send it.
     """
 
     text: str = ""

@@ -59,7 +59,8 @@ class CompactPromptContext:
         # Lines of the current talk are in order of time, others the best first.
         self._is_about_talk = self._are_recent = reading.is_one_of(ABOUT_TALK)
         self._now = now
-        self._past: list[Message] = []
+        self.past: list[Message] = []
+        """The turn that the question follows up: a question and its answer, if any."""
         self._quoted: list[ShownText] = []
 
     async def load(self) -> None:
@@ -72,7 +73,7 @@ class CompactPromptContext:
                 quoted = list(texts_shown(turns[-1]))
                 # Where lines are quoted in place of the model, it would only invent more of them.
                 if not (quoted and self._profile.quotes == "all"):
-                    self._past, self._quoted = _retold(turns[-1].messages), quoted
+                    self.past, self._quoted = _retold(turns[-1].messages), quoted
         if window and not self._lines and (self._is_unsure or self._is_about_talk):
             self._lines, self._are_recent = await window.recent(_RECENT_LINES), True
         if self._is_unsure and not self._is_about_talk:
@@ -81,7 +82,7 @@ class CompactPromptContext:
     @property
     def is_lost(self) -> bool:
         """True if a tiny model would only guess what the question follows up on."""
-        shown = self._past or self._lines
+        shown = self.past or self._lines
         surely_follows = self._reading.is_one_of(GOING_ON, _SURELY)
         return self._profile.quotes == "all" and surely_follows and not shown
 
@@ -129,11 +130,15 @@ class CompactPromptContext:
             notes.append(f"It is {self._now():%A %d %B %Y, %H:%M %Z}.")
         # No tags around the lines: a small model recites them.
         lines = [_line(event) for event in self._lines]
-        asked = f"Question: {question}\nAnswer:"
-        content = "\n".join([*lines, *notes, *([""] if lines or notes else []), asked])
+        shown = [*lines, *notes, *([""] if lines or notes else []), asked(question)["content"]]
         system: Message = {"role": "system", "content": self._given.system}
-        shown: Message = {"role": "user", "content": content}
-        return [system, *self._past, self._given.with_image(shown)]
+        message: Message = {"role": "user", "content": "\n".join(shown)}
+        return [system, *self.past, self._given.with_image(message)]
+
+
+def asked(question: str) -> Message:
+    """Return a question in the form of which a small model answers it."""
+    return {"role": "user", "content": f"Question: {question}\nAnswer:"}
 
 
 def _line(event: Event) -> str:
@@ -149,6 +154,6 @@ def _retold(messages: Sequence[Message]) -> list[Message]:
     if not answer:
         return []
     return [
-        {"role": "user", "content": f"Question: {escape_tags(messages[0]['content'])}\nAnswer:"},
+        asked(escape_tags(messages[0]["content"])),
         {"role": "assistant", "content": _LINK.sub("", answer)[:_MAX_ANSWER_LENGTH]},
     ]

@@ -168,22 +168,29 @@ class LogWindow:
                     if command.strip().lower() != "more":
                         yield WindowLine(event.id, render_line(event, zone), event.text)
 
-    async def answer(self, reading: Reading) -> QuotedAnswer | None:
+    async def answer(self, reading: Reading, before: str = "") -> QuotedAnswer | None:
         """Return the lines that answer a question, or may answer it, however old; None if the log
-        has none. Raises Unavailable."""
+        has none. `before` is the question that it follows up. Raises Unavailable."""
         slots, question = reading.slots, None
         if reading.is_one_of(ABOUT_LOG):
             person = slots.person or await self.nick_in(slots.names)
             question = log_question(reading, person)
         return await answer_about_log(
             self.retrieval or Retrieval(self.log),
-            reading.text,
+            f"{before} {reading.text}".strip(),
             self.before(),
             question,
             self.quoting,
             self.line_filter,
-            reading.vector or None,
+            None if before else reading.vector or None,
         )
+
+    async def last_question(self) -> str:
+        """Return what we were last asked here, by anybody, "" if that is many lines ago: a channel
+        talks with us together, and what one asks another follows up. Raises StorageError."""
+        said = await self.recent(_RECENT_LINES)
+        asked = [line.text.partition(" ")[2] for line in said if self.line_filter.is_for_bot(line)]
+        return next(filter(None, map(str.strip, reversed(asked))), "")
 
     async def pasted(self) -> list[Event]:
         """Return what the asker has said right after the question, as far as it is in the log: the
@@ -269,12 +276,15 @@ async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer
     if reading.is_one_of(NOT_ASKED):
         return None
     try:
-        found = await log_window.answer(reading)
+        before = await log_window.last_question() if reading.follows_up else ""
+        found = await log_window.answer(reading, before)
         if found is None and reading.is_one_of(ABOUT_TALK):
             return await log_window.lately()
     except StorageError as error:  # the model is then asked without these lines
         _log.warning("turn.not_searched", error=str(error))
         return None
+    if found and before:  # which tells whether this is about the place
+        return found if found.score >= _NEAR else None
     is_of_world = not reading.kind or reading.is_one_of(OF_WORLD)
     if found is None or found.is_about_log or not is_of_world:
         return found

@@ -26,7 +26,16 @@ from storage.db.database import from_micros
 from storage.db.sqlite import Interrupted, interruptible
 from storage.log_index import PARTITION_BITS, nick_tag, text_index
 from storage.passages.replies import FOLLOWING_LINES, replies
-from storage.passages.score import FEATURES, SpokenLine, WeighedQuestion, chance, with_meaning
+from storage.passages.score import (
+    FEATURES,
+    MOST_BEFORE,
+    LineBefore,
+    SpokenLine,
+    WeighedQuestion,
+    chance,
+    with_context,
+    with_meaning,
+)
 from storage.passages.words import (
     QuestionWord,
     QuestionWords,
@@ -216,6 +225,8 @@ _NEAR_LINES = 40  # lines near in meaning that are scored
 _SAME_QUESTION = 0.75  # likeness or coverage from which on a question asks the same
 _MAX_FOLLOWED_QUESTIONS = 5  # questions whose replies are scored
 _REPLY_WINDOW_MS = 3_600_000  # ids, which are milliseconds, within which a reply follows
+_TALK_MS = 3 * _REPLY_WINDOW_MS  # within which a line belongs to the talk before it
+_MAX_AROUND = 8  # older lines around which others are scored
 _COVERAGE, _MISSING = FEATURES.index("coverage"), FEATURES.index("heaviest missing")
 _REPLY = FEATURES.index("reply")
 
@@ -225,14 +236,12 @@ class Passage:
     """A line and its score, the probability that it answers the question.
 
     `values` are its features of words, `likeness` the cosine of its vector and the question's, None
-    if one of them is missing. `asked` is the question of somebody else to which the line replies,
-    if it was found that way.
+    if one of them is missing.
     """
 
     event: Event
     values: Sequence[float]
     likeness: float | None = None
-    asked: Event | None = None
     score: float = 0.0
 
     @property
@@ -274,6 +283,21 @@ def rank(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
     scores = map(chance, compare(found))
     scored = (replace(each, score=score) for each, score in zip(found, scores, strict=True))
     return _distinct(scored, oldest=oldest)
+
+
+def _with_contexts(passages: Sequence[Passage]) -> Iterator[Passage]:
+    """Yield passages with the features of those just before them in their channel."""
+    talks: dict[tuple[str, str | None], list[Passage]] = {}
+    for passage in sorted(passages, key=lambda each: each.event.id):
+        talk = talks.setdefault((passage.event.network, passage.event.channel), [])
+        since = passage.event.id - _TALK_MS
+        before = [
+            LineBefore(each.event.nick, each.values, each.likeness or 0.0)
+            for each in talk[-MOST_BEFORE:]
+            if each.event.id >= since
+        ]
+        talk.append(passage)
+        yield replace(passage, values=with_context(passage.values, passage.event.nick, before))
 
 
 def compare(passages: Sequence[Passage]) -> Iterator[Sequence[float]]:
@@ -464,22 +488,46 @@ class PassageSearch:
         others = set(ids) - known
         if self._vectors and not self._line_filter.mentions:
             others |= set(self._vectors.nearest(self._conditions, _NEAR_LINES)) - known
-        rows = [*recent, *self._rows(others)]
-        likeness = self._vectors.likeness([row["id"] for row in rows]) if self._vectors else {}
+        heard = self._heard(map(self._event, [*recent, *self._rows(others)]))
+        if self._line_filter.mentions:
+            return heard
         found, asked = [], []
-        for row in rows:
-            event = self._event(row)
-            if self._leaves_out(event):
-                continue
-            values = self._values(event)
-            passage = Passage(event, values, likeness.get(event.id))
+        for passage in _with_contexts([*heard, *self._around(heard, known)]):
+            event = passage.event
             same = max(passage.coverage, passage.likeness or 0)
             # A line that asks the same is no answer, but may have been given one.
             if same >= _SAME_QUESTION and asks(event.text):
                 asked.append((same, event))
-            if self._line_filter.mentions or not event.text.rstrip().endswith("?"):
+            if not event.text.rstrip().endswith("?"):
                 found.append(passage)
-        return found if self._line_filter.mentions else self._with_replies(found, asked)
+        return self._with_replies(found, asked)
+
+    def _heard(self, events: Iterable[Event]) -> list[Passage]:
+        """Return what people have said among events."""
+        said = [event for event in events if not self._leaves_out(event)]
+        likeness = self._vectors.likeness([event.id for event in said]) if self._vectors else {}
+        return [Passage(each, self._values(each), likeness.get(each.id)) for each in said]
+
+    def _around(self, heard: Sequence[Passage], recent: Collection[int]) -> list[Passage]:
+        """Return the lines before and after the best of those that are older than the `recent` ids,
+        as the answer may stand there without a word of the question."""
+        query, known = self._conditions.query, {each.event.id for each in heard}
+        older = [each for each in heard if each.event.id not in recent]
+        if query.nick:
+            return []  # they are somebody else's
+        around: dict[int, Event] = {}
+        for each in nlargest(_MAX_AROUND, older, key=lambda e: max(e.coverage, e.likeness or 0)):
+            event = each.event
+            here = replace(query, network=event.network, channel=event.channel, limit=MOST_BEFORE)
+            last = min(query.before_id or LAST_ID, event.id + _TALK_MS)
+            parts = (
+                (replace(here, after_id=event.id, before_id=last), False),
+                (replace(here, before_id=event.id), True),
+            )
+            for part, newest in parts:
+                found = find(self._connection, part, newest=newest)
+                around.update((near.id, near) for near in found if near.id not in known)
+        return self._heard(around.values())
 
     def _with_replies(
         self, found: Sequence[Passage], asked: Sequence[tuple[float, Event]]
@@ -505,7 +553,7 @@ class PassageSearch:
                 values = list(known.values)
                 if same * chance_of_reply > values[_REPLY]:
                     values[_REPLY] = same * chance_of_reply
-                    passages[event.id] = replace(known, values=values, asked=question)
+                    passages[event.id] = replace(known, values=values)
         return list(passages.values())
 
     def _leaves_out(self, event: Event) -> bool:

@@ -1,8 +1,9 @@
 """The probability that a line answers a question: a logistic model of features of the two.
 
 The features are of words and of meaning, the latter by embeddings (storage/search/vectors.py), if
-both have one. `weights.json` is written by `benchmarks/passages_fit.py`, which fits it to questions
-about facts among real lines of #ubuntu, and to questions that nobody there has answered. So a score
+both have one, and of the lines just before it. `weights.json` is written by
+`benchmarks/passages_fit.py`, which fits it to questions about facts among real lines of #ubuntu and
+about the talk of small channels, and to questions that nobody there has answered. So a score
 is about a probability, and one threshold holds for a channel of forty lines and a log of a million.
 """
 
@@ -54,7 +55,14 @@ FEATURES = (
     "meaning in a large log",
     "no meaning",
     "coverage without meaning",
+    "coverage before",
+    "meaning before",
+    "meaning of a question before",
+    "meaning just before",
+    "meaning of a question just before",
 )
+_CONTEXT = FEATURES.index("coverage before")  # the first of those of the lines before
+_ASKS = FEATURES.index("asks")
 _COVERAGE, _MISSING = FEATURES.index("coverage"), FEATURES.index("heaviest missing")
 _SIZE = FEATURES.index("log size")
 _MAX_WEIGHT = 7.0
@@ -65,6 +73,9 @@ _NICK_QUALITY = 0.9  # quality of a match with the speaker's nick
 _SHORT_LINE_WORDS = 8  # words up to which a line counts as short
 _MIN_CONTENT_WORDS = 3  # content words, below which a line says little
 _MAX_EXCESS_WORDS = 40  # words beyond these that count at most
+_LINES_BEFORE = 4  # lines before another by which that is understood
+MOST_BEFORE = 6
+"""The number of lines before another among which one may be the question that it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +161,7 @@ class WeighedQuestion:
             0.0,  # the chance that it is a reply
             # Until the meaning is known:
             *(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, coverage),
+            *(0.0, 0.0, 0.0, 0.0, 0.0),  # without the lines before it
         ]
 
 
@@ -204,6 +216,41 @@ def with_meaning(values: Sequence[float], likeness: float, best_other: float) ->
         "coverage without meaning": 0.0,
     }
     return [known.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class LineBefore:
+    """A line just before another: who said it, its features of words, and the likeness of its
+    meaning to the question's, 0 if that is unknown."""
+
+    nick: str
+    values: Sequence[float]
+    likeness: float
+
+
+def with_context(
+    values: Sequence[float], nick: str, before: Sequence[LineBefore]
+) -> Sequence[float]:
+    """Return the features of a line with those of the lines before it, in order of time.
+
+    "gordon has it" answers "who has the key?" only because somebody has just asked about the key.
+    """
+    near = before[-_LINES_BEFORE:]
+    if not near:
+        return values
+    asked = [
+        each.likeness for each in before[-MOST_BEFORE:] if each.values[_ASKS] and each.nick != nick
+    ]
+    last = near[-1]
+    is_reply = last.values[_ASKS] and last.nick != nick
+    context = (
+        max(each.values[_COVERAGE] for each in near),
+        max(each.likeness for each in near),
+        max(asked, default=0.0),
+        last.likeness,
+        last.likeness if is_reply else 0.0,
+    )
+    return [*values[:_CONTEXT], *context]
 
 
 def chance(values: Sequence[float]) -> float:

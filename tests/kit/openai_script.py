@@ -6,7 +6,7 @@
         await script.arrived(2)
         assert script.requests[1]["messages"][-1]["role"] == "tool"
 
-Each request to /v1/chat/completions, or to /v1/completions with a stream, takes the next answer of
+Each request to /v1/chat/completions or /v1/completions takes the next answer of
 the queue, or `default` if the queue is empty. Requests of memory (session NAME/memory) are kept in
 `beside` and answered by `summed` instead. A question is read as the kind that `reads` names, by
 default not at all. The server asserts nothing itself. A token is a word.
@@ -223,12 +223,19 @@ class ScriptedOpenAI:
 
     def _whole(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
         pieces = [delta["content"] for delta in _deltas(answer) if delta.get("content")]
+        choice: dict[str, Any]
         message: dict[str, Any] = {"role": "assistant", "content": "".join(pieces) or None}
+        if "prompt" in body:
+            known = {"tokens": pieces, "token_logprobs": [answer.logprob for _ in pieces]}
+            text = "".join(pieces)
+            choice = {"index": 0, "text": text, "finish_reason": _finish(answer), "logprobs": known}
+            usage = self._usage(body, answer)
+            return {**self._head("text_completion"), "choices": [choice], "usage": usage}
         if answer.reasoning:
             message["reasoning_content"] = answer.reasoning
         if answer.calls:
             message["tool_calls"] = _tool_calls(answer)
-        choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": _finish(answer)}
+        choice = {"index": 0, "message": message, "finish_reason": _finish(answer)}
         if answer.stop_reason:
             choice["stop_reason"] = answer.stop_reason
         if body.get("logprobs"):

@@ -15,6 +15,7 @@ import pytest
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.errors import Unreachable
+from llm.log_questions import answer_about_log
 from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogSearch, LogTools
 from llm.tools.toolbox import ResultLength
@@ -268,3 +269,34 @@ async def test_the_tool_shows_the_model_no_line_of_who_has_opted_out(tmp_path: P
         assert "green frog" in await tools.search_log(asked, most)
         await OptOuts(database).add("irc", Identity("ada"))
         assert await tools.search_log(asked, most) == "no line has frog"
+
+
+async def test_an_answer_is_found_by_the_question_before_it(tmp_path: Path, embedder: Path) -> None:
+    talk = [
+        ("mo", "the soup was too salty again"),
+        ("holly", "who has the container key, i could not get in at lunch"),
+        ("holly", "had to leave the bikes in the hallway"),
+        ("magsy", "gordon has it"),
+        ("magsy", "he is back thursday i think"),
+        ("ulf", "it rains all day here"),
+        ("mo", "see you at seven then"),
+    ]
+    events = [replace(said(text, minute), nick=nick) for minute, (nick, text) in enumerate(talk)]
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url, "cache_dir": str(embedder)}) as url,
+        AgentClient.open(AgentSettings(api_url=url)) as client,
+        filled(tmp_path, events) as (database, log, _),
+    ):
+        await LineEmbedding(database, client).embed_missing()
+        answer = await answer_about_log(
+            Retrieval(log, client),
+            "where is the key of the container?",
+            Query(scope=PUBLIC, limit=5),
+            None,
+        )
+    assert answer
+    assert "<holly> who has the container key" in answer.text
+    assert "<magsy> gordon has it" in answer.text
+    assert "\n" not in answer.text
+    assert answer.ids_in(f"{answer.text} more") == {event.id for event in answer.shown}

@@ -22,6 +22,7 @@ from harnesses.core.tendril.preparation import (
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.turn import NO_REPLY, ConversationQueue, TurnRequest, TurnResult
 from llm.agent.agent_loop import AgentLoop, Reviewer
+from llm.agent.short_answer import ask_shortly
 from llm.agent.tool_executor import RunLimits
 from llm.agent.trace import Outcome, Trace
 from llm.answerers.answerers import AskedQuestion, first_answer
@@ -30,6 +31,7 @@ from llm.memory.room import RoomMemory
 from llm.messages.errors import Busy, TimedOut, Unreachable, Unsure
 from llm.messages.message import Message, quoted_lines
 from llm.prompt.builder import Prompt
+from llm.prompt.compact_context import CompactPromptContext
 from storage.log import ChatLog
 
 LOST = "I have lost the thread; please ask the whole question."
@@ -184,7 +186,15 @@ class ModelRun:
         review its answer if the request asks for that. Raises ModelError."""
         if self.context.is_lost:
             return Outcome.without_model(LOST)
-        own, request = self.resources, self.request
+        own, request, choice = self.resources, self.request, self.choice
+        if choice.profile.answers_shortly and isinstance(self.context, CompactPromptContext):
+            began, past = monotonic(), self.context.past
+            reply = await ask_shortly(own.client, choice.options, request.text, past)
+            model = own.client.model_of(choice.options)
+            self.trace.add_model_call(model, reply, began, ())
+            if request.on_text:
+                await request.on_text(reply.text)
+            return replace(Outcome.without_model(reply.text), usage=reply.usage, iterations=1)
         limits = RunLimits.from_settings(own.configuration.agent, request.profile)
         if request.origin and request.origin.budget:
             limits = limits.within(request.origin.budget)

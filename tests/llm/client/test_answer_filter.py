@@ -246,25 +246,3 @@ def test_it_ends_after_so_many_sentences(text: str, one: str, two: str) -> None:
             limit = SentenceLimit(AnswerLimit(most))
             shown = "".join([*map(limit.feed, pieces), limit.finish()])
             assert shown.strip() == wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "main"),
-    [
-        ("The capital is Paris, not Lyon. It is big.", "The capital is Paris."),
-        ("The capital of Peru is Lima, which lies by the sea", "The capital of Peru is Lima."),
-        ("The largest planet is Jupiter, but it's actually", "The largest planet is Jupiter."),
-        ("Red, green and blue are the colours. Yes.", "Red, green and blue are the colours."),
-        ("It has a dog, a cat and a bird.", "It has a dog, a cat and a bird."),
-        ("In the year 1492, an explorer came.", "In the year 1492, an explorer came."),
-        ("Paris, which is big.", "Paris, which is big."),
-        ("It was Bell, who else?", "It was Bell."),
-        ("It is not a fruit, but a nut. Yes.", "It is not a fruit, but a nut."),
-        ("They don't fly, but swim. Yes.", "They don't fly, but swim."),
-        ("It takes 3, 4 or 5 days, as it is far.", "It takes 3, 4 or 5 days, as it is far."),
-    ],
-)
-def test_a_clause_that_only_adds_is_left_out(text: str, main: str) -> None:
-    for pieces in ([text], list(text)):
-        limit = SentenceLimit(AnswerLimit(1, main_clause=True))
-        assert "".join([*map(limit.feed, pieces), limit.finish()]) == main

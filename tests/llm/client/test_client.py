@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,7 +17,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from llm.client.client import AgentClient, CountAnswer, RequestOptions
-from llm.client.response import AnswerLimit
 from llm.client.settings import AgentSettings
 from llm.messages.errors import (
     Busy,
@@ -28,7 +26,6 @@ from llm.messages.errors import (
     RequestRejected,
     TimedOut,
     Unreachable,
-    Unsure,
 )
 from llm.messages.message import Message, ModelReply, ToolCall
 from storage.usage.usage import TokenUsage
@@ -77,29 +74,6 @@ async def test_a_streamed_answer_is_gathered_with_its_usage() -> None:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-
-
-async def test_an_answer_of_which_the_model_is_unsure_is_not_given() -> None:
-    async with ScriptedOpenAI() as script:
-        script.answer(Answer("Paris is in France.", logprob=-0.5))
-        script.answer(Answer("Paris is in Peru.", logprob=-1.5))
-        shown: list[str] = []
-
-        async def show(piece: str) -> None:
-            shown.append(piece)
-
-        used: list[TokenUsage] = []
-        limited = replace(CALL, limit=AnswerLimit(1, certainty=0.3))
-        async with AgentClient.open(
-            settings(script.url), lambda _, usage: used.append(usage)
-        ) as client:
-            reply = await client.chat(ASKED, limited, on_text=show)
-            assert reply.certainty == pytest.approx(math.exp(-0.5))
-            with pytest.raises(Unsure, match=r"0\.22"):
-                await client.chat(ASKED, limited, on_text=show)
-        assert shown == ["Paris is in France."]
-        assert [request["logprobs"] for request in script.requests] == [True, True]
-        assert len(used) == 2  # both have cost tokens
 
 
 async def test_an_answer_that_comes_whole_is_an_answer_too() -> None:

@@ -138,9 +138,6 @@ async def test_a_question_is_answered_by_the_reply_to_who_asked_it(log: ChatLog)
     )
     found = await asked(log, QUESTION)
     assert texts(found) == ["bob: at six, as always"]
-    passage = found.items[0]
-    assert passage.asked is not None
-    assert passage.asked.nick == "bob"
 
 
 async def test_the_line_that_asks_is_not_found(log: ChatLog) -> None:
@@ -151,7 +148,7 @@ async def test_the_line_that_asks_is_not_found(log: ChatLog) -> None:
 
 async def test_of_equal_lines_the_newest_comes_first_or_the_oldest(log: ChatLog) -> None:
     lines = [f"the greenhouse pump starts at {hour}" for hour in ("six", "seven", "eight")]
-    await log.add([said(text, minute=400 + n) for n, text in enumerate(lines)])
+    await log.add([said(text, minute=400 + 300 * n) for n, text in enumerate(lines)])
     within = Query(scope=PUBLIC, limit=3)
     assert texts(await log.read(find_passages, QUESTION, within)) == lines[::-1]
     found = await log.read(find_passages, QUESTION, within, LineFilter(oldest=True))

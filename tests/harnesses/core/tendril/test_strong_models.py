@@ -22,11 +22,11 @@ UNIT = "```ini\n[Service]\nMemoryHigh=3G\n```\n<notes>[18:49] <ada> so it is</no
 TINY = {"parameters": 135_000_000}
 
 
-async def test_an_able_model_gets_no_limit_and_a_tiny_one_its_own(tmp_path: Path) -> None:
+async def test_an_able_model_gets_no_limit_and_a_small_one_its_own(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         async with small(tmp_path / "a", script.url) as tendril:
             await tendril.ask()
-        script.card, script.tools = TINY, "forced"
+        script.card, script.tools = {"parameters": 500_000_000}, "forced"
         async with small(tmp_path / "b", script.url) as tendril:
             await tendril.ask()
         async with small(tmp_path / "c", script.url, max_tokens=99) as tendril:

@@ -1,0 +1,74 @@
+"""The few words of a tiny model: given only if it is sure of them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from llm.agent.short_answer import ask_shortly
+from llm.client.client import AgentClient, RequestOptions
+from llm.client.settings import AgentSettings
+from llm.messages.errors import Unsure
+from llm.messages.message import Message, ModelReply
+from storage.usage.usage import TokenUsage
+from terrarium.config import Config
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+
+CALL = RequestOptions("irc/#pond")
+SURE, LIKELY, UNSURE = math.log(0.9), math.log(0.3), math.log(0.1)
+
+
+async def answer(
+    script: ScriptedOpenAI, question: str, before: list[Message] | None = None
+) -> ModelReply:
+    """The answer to a question, by a model that the script plays."""
+    values = {"agent": {"api_url": script.url}}
+    settings = Config(values, None, Path()).section(AgentSettings)
+    used: list[TokenUsage] = []
+    async with AgentClient.open(settings, lambda _, usage: used.append(usage)) as client:
+        reply = await ask_shortly(client, CALL, question, before or [])
+        assert reply.usage == sum(used, TokenUsage())
+        return reply
+
+
+async def test_what_the_model_is_sure_of_is_asked_once() -> None:
+    async with ScriptedOpenAI() as script:
+        script.answer(Answer(" lima", logprob=SURE))
+        assert (await answer(script, "what is the capital of peru?")).text == "Lima."
+        [asked] = script.requests
+    assert asked["prompt"].endswith("Question: what is the capital of peru?\nAnswer:")
+    assert asked["temperature"] == 0
+
+
+async def test_what_is_only_likely_is_given_if_the_model_says_it_twice() -> None:
+    async with ScriptedOpenAI() as script:
+        script.answer(Answer(" Lima", logprob=LIKELY)).say("The city of Lima")
+        assert (await answer(script, "capital of peru?")).text == "Lima."
+        script.answer(Answer(" Lima", logprob=LIKELY)).say("Cuzco")
+        with pytest.raises(Unsure, match="Cuzco"):
+            await answer(script, "capital of peru?")
+
+
+@pytest.mark.parametrize(
+    ("said", "logprob"), [(" Lima", UNSURE), (" Peru", SURE), ("", SURE), (" The capital", SURE)]
+)
+async def test_a_guess_and_an_echo_are_no_answers(said: str, logprob: float) -> None:
+    async with ScriptedOpenAI() as script:
+        script.answer(Answer(said, logprob=logprob))
+        with pytest.raises(Unsure):
+            await answer(script, "what is the capital of peru?")
+        assert len(script.requests) == 1
+
+
+async def test_a_question_that_follows_up_comes_after_the_one_before() -> None:
+    before: list[Message] = [
+        {"role": "user", "content": "Question: capital of peru?\nAnswer:"},
+        {"role": "assistant", "content": "Lima."},
+    ]
+    async with ScriptedOpenAI() as script:
+        script.answer(Answer(" Quito", logprob=SURE))
+        await answer(script, "and of ecuador?", before)
+        told = script.requests[0]["prompt"]
+    assert "Answer: Lima.\n\nQuestion: and of ecuador?\nAnswer:" in told
