@@ -14,8 +14,8 @@ import pytest
 
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
-from llm.messages.errors import Unreachable
 from llm.log_questions import answer_about_log
+from llm.messages.errors import Unreachable
 from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogSearch, LogTools
 from llm.tools.toolbox import ResultLength
