@@ -20,6 +20,7 @@ from agent_server.errors import (
     EngineUnavailable,
     NotFound,
     RateLimited,
+    ToolsRefused,
     Unsupported,
 )
 from agent_server.metering.request_context import RequestContext
@@ -107,7 +108,7 @@ class ModelTable:
         return [*self.models, *(alias for alias in self.aliases if alias not in self.models)]
 
 
-FALLBACK_ERRORS = (EngineUnavailable, EngineTimeout, RateLimited, Unsupported)
+FALLBACK_ERRORS = (EngineUnavailable, EngineTimeout, RateLimited, ToolsRefused, Unsupported)
 """Errors after which the next model of a chain is tried, if they come before the first chunk."""
 
 BUSY_POLL_INTERVAL = 0.2

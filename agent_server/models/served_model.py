@@ -247,7 +247,7 @@ class ServedModel:
             request.require_followed_schema()
         body = {
             **self._engine_params(context),
-            **self._without_tools(_request_body(request, FORWARDED_FIELDS)),
+            **self._settle_tool_choice(_request_body(request, FORWARDED_FIELDS)),
         }
         if limit := request.max_completion_tokens or request.max_tokens or self._answer_limit:
             body["max_tokens"] = limit
@@ -346,7 +346,7 @@ class ServedModel:
             )
         else:
             self._require_modalities(request)
-            body = self._without_tools(_request_body(request, PROMPT_FIELDS))
+            body = self._settle_tool_choice(_request_body(request, PROMPT_FIELDS))
             if self.capabilities.tools != "native":
                 body = render_tools(body)
             counted = await self.engine.count({**self._model_field, **body}, context)
@@ -361,16 +361,29 @@ class ServedModel:
 
     def _engine_params(self, context: RequestContext) -> dict[str, Any]:
         """Return the engine's parameters besides the request. vLLM runs low priorities first."""
-        if not self.settings.priority:
-            return self._model_field
-        return {**self._model_field, "priority": int(context.background)}
+        params = dict(self._model_field)
+        if (temperature := self.settings.default_temperature) is not None:
+            params["temperature"] = temperature
+        if self.settings.priority:
+            params["priority"] = int(context.background)
+        return params
 
-    def _without_tools(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the body without tools if the choice is free and the model too small to choose."""
-        free = body.get("tool_choice", "auto") == "auto"
-        if free and self.capabilities.tools == "forced":
-            return {key: value for key, value in body.items() if key not in TOOL_KEYS}
-        return body
+    def _settle_tool_choice(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body as it is, without tools if a model too small to choose has a tool's
+        result to answer with. Raises ToolsRefused if such a model would have to choose."""
+        is_free = bool(body.get("tools")) and body.get("tool_choice", "auto") == "auto"
+        if not is_free or self.capabilities.tools != "forced":
+            return body
+        for message in reversed(body["messages"]):
+            if message["role"] == "tool":
+                return {key: value for key, value in body.items() if key not in TOOL_KEYS}
+            if message["role"] == "assistant":
+                break
+        raise ToolsRefused(
+            f"the model {self.name} is too small to choose when to call a tool: set tool_choice to "
+            '"required" or to one function, leave out tools, or ask a larger model',
+            param="tool_choice",
+        )
 
 
 def _request_body(request: PromptFields, fields: set[str]) -> dict[str, Any]:

@@ -59,6 +59,7 @@ _SHOWN = {
     "model.max_tokens": "4096",
     "model.slots": "4",
     "model.path": '"/models/model.gguf"',
+    "model.temperature": "0.7",
     "model.threads": "4",
     "model.tools": '"constrained"',
     "model.chooses_tools": "true",

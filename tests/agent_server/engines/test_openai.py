@@ -293,3 +293,15 @@ async def test_vllm_is_given_a_salt_for_each_key_and_others_are_not(
         else:
             assert salts == [None, None, None]
             assert cached == [0, 0, 0]
+
+
+async def test_the_default_temperature_of_a_model_is_sent_unless_a_request_names_one(
+    script: ScriptedOpenAI,
+) -> None:
+    other = {"upstream": script.url}
+    async with agent_client({**other, "temperature": 0.2, "models": {"other": other}}) as http:
+        for named in ({}, {"temperature": 0}, {"temperature": None}, {"model": "other"}):
+            assert (await http.post(CHAT, json=HELLO | named)).status_code == 200
+        await http.post("/v1/completions", json={"prompt": "The sky is"})
+    temperatures = [seen.get("temperature") for seen in script.requests]
+    assert temperatures == [0.2, 0, 0.2, None, 0.2]
