@@ -30,8 +30,9 @@ log = structlog.get_logger()
 # Visible ASCII only: the id is sent back in a header and written to the log.
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
-PUBLIC_PATHS = frozenset({"/health", "/ready", "/metrics"})
-"""Paths that are polled: they need no key, and their requests are logged at debug level."""
+PUBLIC_PATHS, METRICS_PATH = frozenset({"/health", "/ready"}), "/metrics"
+"""Paths that are polled: their requests are logged at debug level. The first need no key, that of
+the metrics needs none on this machine."""
 
 ROUTINE = frozenset(
     {
@@ -102,7 +103,8 @@ class AccessLogMiddleware:
         # The route's pattern: with paths as labels, clients could create series without limit.
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.count_response(route, status, seconds)
-        tell = log.debug if (route, status) in ROUTINE or route in PUBLIC_PATHS else log.info
+        is_polled = (route, status) in ROUTINE or route in {*PUBLIC_PATHS, METRICS_PATH}
+        tell = log.debug if is_polled else log.info
         context: RequestContext | None = scope.get("request_context")
         facts = context.log_fields() if context else {}
         tell("request.done", route=route, status=status, seconds=round(seconds, 3), **facts)
@@ -140,12 +142,15 @@ class AuthMiddleware:
         headers = dict(scope["headers"])
         # DNS rebinding: a web page can resolve its own name to 127.0.0.1, and the browser then
         # takes this server for the page's own origin. The Host header still has the page's name.
-        host = host_of(headers.get(b"host", b"").decode("latin-1"))
-        if self._api_keys.is_open and not is_loopback(host):
+        is_local = is_loopback(host_of(headers.get(b"host", b"").decode("latin-1")))
+        if self._api_keys.is_open and not is_local:
             raise Forbidden(
                 "without a key this server answers to loopback names such as localhost only"
             )
         if scope["path"] in PUBLIC_PATHS:
+            return
+        is_metrics, client = scope["path"] == METRICS_PATH, scope["client"]
+        if is_metrics and is_local and client and is_loopback(client[0]):
             return
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         # Anthropic's clients send `x-api-key`.
@@ -154,6 +159,8 @@ class AuthMiddleware:
         if owner is None:
             reason = "wrong key" if given else "a key is needed"
             raise Unauthorized(f"{reason}; send your key as Authorization: Bearer KEY")
+        if is_metrics and not owner.is_own:
+            raise Forbidden("the metrics of all keys are for the admin key and for [server.keys]")
         scope["request_context"] = context = RequestContext.from_headers(owner, headers)
         if context.size > self._max_body_size:
             raise too_large(self._max_body_size)

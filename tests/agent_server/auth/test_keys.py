@@ -142,6 +142,28 @@ async def test_a_request_can_lower_its_priority_and_never_raise_it(
         assert 'priority="interactive",tendril="cron"' not in (await http.get("/metrics")).text
 
 
+async def test_metrics_of_all_keys_are_for_this_machine_and_the_operator(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    keys = {"admin_key": "master", "keys": {"prometheus": "a-key-of-the-operator"}}
+    elsewhere = {"x-forwarded-for": "192.0.2.7"}
+    async with client(script, tmp_path, server=keys) as http:
+        async with key_table(tmp_path) as table:
+            issued = bearer(await table.create(Key("alice")))
+        await until_status(http, 200, issued)
+        for headers, status in (
+            ({}, 200),
+            ({"host": "evil.example"}, 401),
+            (elsewhere, 401),
+            (elsewhere | issued, 403),
+            (elsewhere | bearer("a-key-of-the-operator"), 200),
+            (elsewhere | bearer("master") | {"host": "terrarium:8080"}, 200),
+        ):
+            answer = await http.get("/metrics", headers=headers)
+            assert answer.status_code == status, headers
+            assert ("terrarium_requests_total" in answer.text) == (status == 200)
+
+
 async def test_the_bearer_key_may_come_in_either_case_and_as_x_api_key(
     script: ScriptedOpenAI, tmp_path: Path
 ) -> None:
