@@ -74,6 +74,7 @@ _SHOWN = {
     "storage.channel_retention_days": '{ "#frogs" = 30 }',
     "storage.url": '"postgresql://terrarium@localhost/terrarium"',
     "storage.db_path": '"/var/lib/terrarium/irc.db"',
+    "web.proxies": '["127.0.0.1"]',
     "web.public_url": '"https://logs.example.org"',
     "web.token": '"a-long-secret"',
 }
