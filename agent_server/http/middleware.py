@@ -21,7 +21,7 @@ from agent_server.errors import (
     Unauthorized,
 )
 from agent_server.http.errors import error_event, error_response, too_large
-from agent_server.metering.metrics import Metrics
+from agent_server.metering.accounts import Metering
 from agent_server.metering.request_context import RequestContext
 from terrarium.loopback import host_of, is_loopback
 
@@ -51,9 +51,9 @@ POLICY_VIOLATION = 1008
 class AccessLogMiddleware:
     """Gives each request an id, logs and counts it, and catches what nothing else has caught."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metering: Metering) -> None:
         self._app = app
-        self._metrics = metrics
+        self._metering = metering
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection; only those of HTTP are logged."""
@@ -72,7 +72,12 @@ class AccessLogMiddleware:
                 status = message["status"]
                 kind = dict(message["headers"]).get(b"content-type", b"")
                 is_stream = kind.startswith(b"text/event-stream")
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                milliseconds = str(round(1000 * (time.monotonic() - began)))
+                named = {"openai-processing-ms": milliseconds, "x-request-id": request_id.decode()}
+                if context := scope.get("request_context"):
+                    named |= self._metering.accounts.rate_limits(context.key)
+                added = [(name.encode(), value.encode()) for name, value in named.items()]
+                message["headers"] = [*message["headers"], *added]
             elif message["type"] == "http.response.body":
                 is_complete = not message.get("more_body", False)
             await send(message)
@@ -102,7 +107,7 @@ class AccessLogMiddleware:
     def _finish(self, scope: Scope, status: int, seconds: float) -> None:
         # The route's pattern: with paths as labels, clients could create series without limit.
         route = getattr(scope.get("route"), "path", "other")
-        self._metrics.count_response(route, status, seconds)
+        self._metering.metrics.count_response(route, status, seconds)
         is_polled = (route, status) in ROUTINE or route in {*PUBLIC_PATHS, METRICS_PATH}
         tell = log.debug if is_polled else log.info
         context: RequestContext | None = scope.get("request_context")

@@ -142,6 +142,28 @@ async def test_a_request_can_lower_its_priority_and_never_raise_it(
         assert 'priority="interactive",tendril="cron"' not in (await http.get("/metrics")).text
 
 
+async def test_a_key_is_told_what_is_left_of_its_quotas(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with client(script, tmp_path) as http:
+        free, limited = Key("free"), Key("limited", requests_per_minute=2, tokens_per_minute=50)
+        made = await make_keys(http, tmp_path, free, limited)
+        for status, left in ((200, "1"), (200, "0"), (429, "0")):
+            answer = await http.post(CHAT, json=HELLO, headers=made["limited"])
+            assert answer.status_code == status
+            assert answer.headers["x-ratelimit-limit-requests"] == "2"
+            assert answer.headers["x-ratelimit-remaining-requests"] == left
+            assert 59 <= int(answer.headers["x-ratelimit-reset-requests"].removesuffix("s")) <= 61
+            assert int(answer.headers["openai-processing-ms"]) >= 0
+        seen = (await http.get("/v1/models", headers=made["limited"])).headers
+        assert (seen["x-ratelimit-limit-tokens"], seen["x-ratelimit-remaining-tokens"]) == (
+            "50",
+            "44",
+        )
+        answer = await http.post(CHAT, json=HELLO, headers=made["free"])
+        assert not [name for name in answer.headers if name.startswith("x-ratelimit")]
+
+
 async def test_metrics_of_all_keys_are_for_this_machine_and_the_operator(
     script: ScriptedOpenAI, tmp_path: Path
 ) -> None:
