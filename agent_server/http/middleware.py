@@ -162,7 +162,7 @@ class AuthMiddleware:
         given = given.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
         owner = self._api_keys.authenticate(given)
         if owner is None:
-            reason = "wrong key" if given else "a key is needed"
+            reason = "wrong or expired key" if given else "a key is needed"
             raise Unauthorized(f"{reason}; send your key as Authorization: Bearer KEY")
         if is_metrics and not owner.is_own:
             raise Forbidden("the metrics of all keys are for the admin key and for [server.keys]")

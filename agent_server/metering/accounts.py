@@ -351,11 +351,17 @@ class UsageRecorder:
     and writes it later."""
 
     def __init__(self, usage: UsageSettings) -> None:
-        self.settings = usage
+        self.change(usage)
         self._table: UsageTable
         self._spenders: SpenderUsage
         self._tally = WriteBehindCounter[UsageKey](lambda amounts: self._table.add(amounts))
         self._people = WriteBehindCounter[SpenderKey](lambda amounts: self._spenders.add(amounts))
+
+    def change(self, usage: UsageSettings) -> None:
+        """Count what ends from now on by other settings."""
+        self.settings = usage
+        # Without a budget per person or channel nothing about them is stored.
+        self._keeps_spenders = any(each.is_of_people for each in usage.budgets.values())
 
     def record(self, spender: Spender, used: TokenUsage, *, requests: int = 1) -> float:
         """Count the usage of a request; return its cost, 0 for a model without a price.
@@ -367,8 +373,7 @@ class UsageRecorder:
         amount = UsageAmount(requests, used.prompt, used.cached, used.completion, cost)
         today = datetime.now(UTC).date()
         self._tally.add(UsageKey(today, spender.tendril, spender.model), amount)
-        # Without a budget per person or channel nothing about them is stored.
-        if self.settings.has_budgets_of_people and (spender.channel or spender.person):
+        if self._keeps_spenders and (spender.channel or spender.person):
             key = SpenderKey(today, spender.tendril, spender.model, spender.channel, spender.person)
             self._people.add(key, amount)
         return cost
@@ -445,4 +450,4 @@ class Metering:
     async def change(self, usage: UsageSettings) -> None:
         """Apply other prices and budgets to what ends from now on. Raises Unavailable."""
         await self.accounts.change_budgets(usage.budgets, self.recorder)
-        self.recorder.settings = usage
+        self.recorder.change(usage)

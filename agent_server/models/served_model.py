@@ -94,7 +94,7 @@ class ServedModel:
         self.engine = engine
         self.settings = settings
         self._is_embedded = not settings.urls
-        self._answer_limit = settings.max_tokens
+        self._answer_limit, self._temperature = settings.max_tokens, settings.default_temperature
         if self._is_embedded:
             self._answer_limit = settings.max_tokens or EMBEDDED_MAX_TOKENS
         self._store = store
@@ -362,8 +362,8 @@ class ServedModel:
     def _engine_params(self, context: RequestContext) -> dict[str, Any]:
         """Return the engine's parameters besides the request. vLLM runs low priorities first."""
         params = dict(self._model_field)
-        if (temperature := self.settings.default_temperature) is not None:
-            params["temperature"] = temperature
+        if self._temperature is not None:
+            params["temperature"] = self._temperature
         if self.settings.priority:
             params["priority"] = int(context.background)
         return params

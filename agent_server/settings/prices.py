@@ -84,11 +84,6 @@ class UsageSettings(Settings):
         description="what may be used in a day, as tables [usage.budgets.NAME]",
     )
 
-    @property
-    def has_budgets_of_people(self) -> bool:
-        """True if a budget is per channel or person."""
-        return any(each.is_of_people for each in self.budgets.values())
-
     @model_validator(mode="after")
     def _costs_are_known(self) -> Self:
         for name, budget in self.budgets.items():

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +143,33 @@ async def test_a_request_can_lower_its_priority_and_never_raise_it(
             labels = f'model="terra",priority="{got}",tendril="{name}"'
             await until_metric(http, f"{count}{{{labels}}} 1.0")
         assert 'priority="interactive",tendril="cron"' not in (await http.get("/metrics")).text
+
+
+async def test_the_limits_of_a_key_change_while_the_server_runs(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with client(script, tmp_path / "data") as http:
+        limits = ("--requests-per-minute", "1", "--weight", "3", "--expires", "7")
+        made = await terrarium("keys", "create", "irc", *limits, cwd=tmp_path)
+        headers = bearer(made.out.strip())
+        await until_status(http, 200, headers)
+        asked = partial(http.post, CHAT, json=HELLO, headers=headers)
+        assert [(await asked()).status_code, (await asked()).status_code] == [200, 429]
+        options = ("--requests-per-minute", "0", "--parallel", "2")
+        assert (await terrarium("keys", "set", "irc", *options, cwd=tmp_path)).status == 0
+        async with asyncio.timeout(PATIENCE):
+            while (await asked()).status_code != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        async with key_table(tmp_path / "data") as keys:
+            (row,) = await keys.list_all()
+            assert row.key.expires is not None
+            assert timedelta(days=6) < row.key.expires - datetime.now(UTC) < timedelta(days=7)
+            assert replace(row.key, expires=None) == Key("irc", weight=3, parallel=2)
+            # As if a week had passed.
+            await keys.change(replace(row.key, expires=datetime.now(UTC)))
+        await until_status(http, 401, headers)
+        assert "expired" in (await http.get("/v1/models", headers=headers)).text
+    assert (await terrarium("keys", "set", "nobody", cwd=tmp_path)).status == 1
 
 
 async def test_a_key_is_told_what_is_left_of_its_quotas(
