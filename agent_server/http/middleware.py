@@ -155,7 +155,8 @@ class AuthMiddleware:
         if scope["path"] in PUBLIC_PATHS:
             return
         is_metrics, client = scope["path"] == METRICS_PATH, scope["client"]
-        if is_metrics and is_local and client and is_loopback(client[0]):
+        is_forwarded = b"x-forwarded-for" in headers  # by a proxy on this machine
+        if is_metrics and is_local and client and is_loopback(client[0]) and not is_forwarded:
             return
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         # Anthropic's clients send `x-api-key`.

@@ -207,6 +207,7 @@ async def test_metrics_of_all_keys_are_for_this_machine_and_the_operator(
             ({}, 200),
             ({"host": "evil.example"}, 401),
             (elsewhere, 401),
+            ({"x-forwarded-for": "127.0.0.1"}, 401),
             (elsewhere | issued, 403),
             (elsewhere | bearer("a-key-of-the-operator"), 200),
             (elsewhere | bearer("master") | {"host": "terrarium:8080"}, 200),
