@@ -40,10 +40,9 @@ def create_app(
     """
     server = config.section(ServerSettings)
     server.require_key()
-    usage = config.section(UsageSettings)
-    metering = Metering(usage, log_prompts=server.log_prompts)
+    metering = Metering(config.section(UsageSettings), log_prompts=server.log_prompts)
     admission = Admission(config, metering, policy, replicated)
-    pool = ModelPool(config, admission.admitted_engine)
+    pool = ModelPool(config, admission.admitted_engine, metering)
     embedder = admission.embedding_engine()
     api_keys = ApiKeyCache(server)
 
@@ -59,7 +58,7 @@ def create_app(
                 pool.lifespan(),
                 embedder.lifespan(),
             ):
-                await metering.accounts.restore(database)
+                await metering.accounts.restore(metering.recorder)
                 yield
 
     most = server.max_body_bytes
@@ -70,11 +69,11 @@ def create_app(
         redoc_url=None,
         # Authentication comes before the body: without a valid key no byte of it is read.
         middleware=[
-            Middleware(AccessLogMiddleware, metering.metrics),
+            Middleware(AccessLogMiddleware, metering),
             Middleware(AuthMiddleware, api_keys, most),
             Middleware(RequestBodyLimitMiddleware, most),
         ],
     )
     responses, tendrils = ResponseStore(), TendrilRegistry()
-    api.mount(app, ServerState(pool, embedder, metering, usage.currency, responses, tendrils))
+    api.mount(app, ServerState(pool, embedder, metering, responses, tendrils))
     return app

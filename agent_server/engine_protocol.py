@@ -25,12 +25,14 @@ def chunk_of(delta: Mapping[str, Any], finish_reason: str | None = None) -> Chun
 class TokenCount:
     """The token ids of a prompt, their number, and the engine's limit per request.
 
-    `tokens` is empty if the engine reports only the number; `limit` is None if unknown.
+    `tokens` is empty if the engine reports only the number; `limit` is None if unknown. The number
+    `is_estimate` if the engine cannot count.
     """
 
     tokens: tuple[int, ...]
     count: int
     limit: int | None
+    is_estimate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class ContextLengthExceeded(InvalidRequest):
 
 
 class ToolsRefused(InvalidRequest):
-    """The engine takes no tools: the model, or the server that runs it, does not support them."""
+    """The model, or the server that runs it, does not support tools, or not a free choice."""
 
 
 class Unauthorized(ApiError):
@@ -138,11 +138,17 @@ class ClientGone(ApiError):
 
 
 class Unsupported(ApiError):
-    """The engine lacks the requested feature."""
+    """The engine lacks the requested feature.
+
+    The SDKs of OpenAI and Anthropic would repeat the request after a 5xx without the header.
+    """
 
     status = 501
     kind = "invalid_request_error"
     default_code = "unsupported"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, headers={"x-should-retry": "false"})
 
 
 class EngineUnavailable(ApiError):

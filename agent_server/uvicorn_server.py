@@ -37,4 +37,4 @@ async def serve(app: FastAPI, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     log.info("server.listening", host=host, port=port)
     # Once cancelled, it lets running answers end within its grace period.
-    await serve_until_stopped(http_serving.serve(app, listener, behind_proxy=False))
+    await serve_until_stopped(http_serving.serve(app, listener))

@@ -6,10 +6,10 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -23,10 +23,10 @@ from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 from terrarium.command_line import ConfigFile, DataFolder, align_columns, take_options
 from terrarium.config import Config, load
 
-Quota = Annotated[int | None, typer.Option(min=1, help="At most so many; by default any number.")]
+Quota = Annotated[int | None, typer.Option(min=0, help="At most so many; 0, the default: any.")]
 
 keys = typer.Typer(
-    help="Make, list and revoke the keys of tendrils. They count at once in a running server.",
+    help="Make, change, list and revoke the keys of tendrils, at once in a running server.",
     no_args_is_help=True,
 )
 
@@ -40,29 +40,44 @@ def _name(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateKeyCommand:
-    """The argument and options of `terrarium keys create`."""
+class KeyCommand:
+    """The argument and options of `terrarium keys create` and `set`; None is not given."""
 
     name: Annotated[str, typer.Argument(metavar="NAME", callback=_name, help="Whose key it is.")]
     weight: Annotated[
-        float, typer.Option(min=0.01, max=100, help="Its share of a busy engine against others.")
-    ] = 1.0
-    priority: Annotated[Priority, typer.Option(help="The highest that its requests can have.")] = (
-        "interactive"
-    )
+        float | None,
+        typer.Option(min=0.01, max=100, help="Its share of a busy engine; 1 by default."),
+    ] = None
+    priority: Annotated[
+        Priority | None, typer.Option(help="The highest of its requests; by default interactive.")
+    ] = None
     requests_per_minute: Quota = None
     tokens_per_minute: Quota = None
     tokens_per_day: Quota = None
     parallel: Annotated[
-        int | None, typer.Option(min=1, help="So many of its requests run at once, others wait.")
+        int | None, typer.Option(min=0, help="So many of its requests run at once, others wait.")
+    ] = None
+    expires: Annotated[
+        int | None, typer.Option(min=0, metavar="DAYS", help="Valid for so many days; 0: for ever.")
     ] = None
     config: ConfigFile = None
     data: DataFolder = Path("data")
 
+    def apply(self, key: Key) -> Key:
+        """Return `key` with the limits that were given; 0 removes one."""
+        names = {each.name for each in fields(Key)} - {"name", "is_own", "expires"}
+        given: dict[str, Any] = {name: getattr(self, name) for name in names}
+        given = {name: value or None for name, value in given.items() if value is not None}
+        if self.expires:
+            given["expires"] = datetime.now(UTC) + timedelta(days=self.expires)
+        elif self.expires == 0:
+            given["expires"] = None
+        return replace(key, **given)
+
 
 @keys.command()
 @take_options
-def create(command: CreateKeyCommand) -> None:
+def create(command: KeyCommand) -> None:
     """Create a key and print it, this once only. The tendril gets it as AGENT_API_KEY."""
     config = load(command.config, command.data)
     if note := asyncio.run(_closing_note(config)):
@@ -70,21 +85,30 @@ def create(command: CreateKeyCommand) -> None:
         # Scripts are warned on standard error, but not asked.
         if sys.stdin.isatty():
             typer.confirm("Make the key?", abort=True, err=True)
-    key = Key(
-        command.name,
-        command.weight,
-        command.priority,
-        command.requests_per_minute,
-        command.tokens_per_minute,
-        command.tokens_per_day,
-        command.parallel,
-    )
+    key = command.apply(Key(command.name))
 
     async def make() -> str:
         async with _database(config) as database:
             return await Keys(database).create(key)
 
     typer.echo(asyncio.run(make()))
+
+
+@keys.command("set")
+@take_options
+def set_(command: KeyCommand) -> None:
+    """Change the limits of a key; those that are not named stay as they are, 0 removes one."""
+
+    async def change() -> bool:
+        async with _database(load(command.config, command.data)) as database:
+            table = Keys(database)
+            valid = [each.key for each in await table.list_all() if each.revoked is None]
+            found = next((key for key in valid if key.name == command.name), None)
+            return found is not None and await table.change(command.apply(found))
+
+    if not asyncio.run(change()):
+        _exit_without(command.name)
+    typer.echo(f"{command.name} has its new limits")
 
 
 @keys.command("list")
@@ -132,9 +156,13 @@ def revoke(
             return await Keys(database).revoke(name)
 
     if not asyncio.run(end()):
-        typer.echo(f"terrarium: there is no key {name}", err=True)
-        raise typer.Exit(1)
+        _exit_without(name)
     typer.echo(f"{name} has no key any more")
+
+
+def _exit_without(name: str) -> NoReturn:
+    typer.echo(f"terrarium: there is no key {name}", err=True)
+    raise typer.Exit(1)
 
 
 def _database(config: Config) -> AbstractAsyncContextManager[Database]:
@@ -164,7 +192,7 @@ async def _closing_note(config: Config) -> str:
 
 _KEYS = (
     "name", "key", "priority", "weight", "requests/min", "tokens/min", "tokens/day", "parallel",
-    "created", "revoked",
+    "created", "expires", "revoked",
 )  # fmt: skip
 _USAGE = ("day", "tendril", "model", "requests", "prompt", "cached", "completion")
 
@@ -179,5 +207,6 @@ def _key_row(stored: ApiKeyRow) -> Sequence[str]:
         f"{key.weight:g}",
         *("-" if limit is None else str(limit) for limit in limits),
         f"{stored.created:%Y-%m-%d}",
+        f"{key.expires:%Y-%m-%d}" if key.expires else "-",
         f"{stored.revoked:%Y-%m-%d}" if stored.revoked else "-",
     )

@@ -10,6 +10,7 @@ import asyncio
 import hmac
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import structlog
 
@@ -48,7 +49,8 @@ class ApiKeyCache:
         return self._admin is not None or bool(self._configured)
 
     def authenticate(self, secret: bytes) -> Key | None:
-        """Return the owner of `secret`, ANYBODY if the server is open, or None for a wrong key.
+        """Return the owner of `secret`, ANYBODY if the server is open, or None for a wrong or
+        expired key.
 
         Keys are found and compared by their digests, so that timing reveals nothing about a valid
         key.
@@ -57,6 +59,8 @@ class ApiKeyCache:
         if self._admin and hmac.compare_digest(given, self._admin):
             return ADMIN
         owner = self._configured.get(given) or self._issued.get(given)
+        if owner and owner.expires and owner.expires <= datetime.now(UTC):
+            return None
         return owner or (ANYBODY if self.is_open else None)
 
     @asynccontextmanager

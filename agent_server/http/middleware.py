@@ -21,7 +21,7 @@ from agent_server.errors import (
     Unauthorized,
 )
 from agent_server.http.errors import error_event, error_response, too_large
-from agent_server.metering.metrics import Metrics
+from agent_server.metering.accounts import Metering
 from agent_server.metering.request_context import RequestContext
 from terrarium.loopback import host_of, is_loopback
 
@@ -30,8 +30,9 @@ log = structlog.get_logger()
 # Visible ASCII only: the id is sent back in a header and written to the log.
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
-PUBLIC_PATHS = frozenset({"/health", "/ready", "/metrics"})
-"""Paths that are polled: they need no key, and their requests are logged at debug level."""
+PUBLIC_PATHS, METRICS_PATH = frozenset({"/health", "/ready"}), "/metrics"
+"""Paths that are polled: their requests are logged at debug level. The first need no key, that of
+the metrics needs none on this machine."""
 
 ROUTINE = frozenset(
     {
@@ -50,9 +51,9 @@ POLICY_VIOLATION = 1008
 class AccessLogMiddleware:
     """Gives each request an id, logs and counts it, and catches what nothing else has caught."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metering: Metering) -> None:
         self._app = app
-        self._metrics = metrics
+        self._metering = metering
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection; only those of HTTP are logged."""
@@ -71,7 +72,12 @@ class AccessLogMiddleware:
                 status = message["status"]
                 kind = dict(message["headers"]).get(b"content-type", b"")
                 is_stream = kind.startswith(b"text/event-stream")
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                milliseconds = str(round(1000 * (time.monotonic() - began)))
+                named = {"openai-processing-ms": milliseconds, "x-request-id": request_id.decode()}
+                if context := scope.get("request_context"):
+                    named |= self._metering.accounts.rate_limits(context.key)
+                added = [(name.encode(), value.encode()) for name, value in named.items()]
+                message["headers"] = [*message["headers"], *added]
             elif message["type"] == "http.response.body":
                 is_complete = not message.get("more_body", False)
             await send(message)
@@ -101,8 +107,9 @@ class AccessLogMiddleware:
     def _finish(self, scope: Scope, status: int, seconds: float) -> None:
         # The route's pattern: with paths as labels, clients could create series without limit.
         route = getattr(scope.get("route"), "path", "other")
-        self._metrics.count_response(route, status, seconds)
-        tell = log.debug if (route, status) in ROUTINE or route in PUBLIC_PATHS else log.info
+        self._metering.metrics.count_response(route, status, seconds)
+        is_polled = (route, status) in ROUTINE or route in {*PUBLIC_PATHS, METRICS_PATH}
+        tell = log.debug if is_polled else log.info
         context: RequestContext | None = scope.get("request_context")
         facts = context.log_fields() if context else {}
         tell("request.done", route=route, status=status, seconds=round(seconds, 3), **facts)
@@ -140,20 +147,26 @@ class AuthMiddleware:
         headers = dict(scope["headers"])
         # DNS rebinding: a web page can resolve its own name to 127.0.0.1, and the browser then
         # takes this server for the page's own origin. The Host header still has the page's name.
-        host = host_of(headers.get(b"host", b"").decode("latin-1"))
-        if self._api_keys.is_open and not is_loopback(host):
+        is_local = is_loopback(host_of(headers.get(b"host", b"").decode("latin-1")))
+        if self._api_keys.is_open and not is_local:
             raise Forbidden(
                 "without a key this server answers to loopback names such as localhost only"
             )
         if scope["path"] in PUBLIC_PATHS:
+            return
+        is_metrics, client = scope["path"] == METRICS_PATH, scope["client"]
+        is_forwarded = b"x-forwarded-for" in headers  # by a proxy on this machine
+        if is_metrics and is_local and client and is_loopback(client[0]) and not is_forwarded:
             return
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         # Anthropic's clients send `x-api-key`.
         given = given.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
         owner = self._api_keys.authenticate(given)
         if owner is None:
-            reason = "wrong key" if given else "a key is needed"
+            reason = "wrong or expired key" if given else "a key is needed"
             raise Unauthorized(f"{reason}; send your key as Authorization: Bearer KEY")
+        if is_metrics and not owner.is_own:
+            raise Forbidden("the metrics of all keys are for the admin key and for [server.keys]")
         scope["request_context"] = context = RequestContext.from_headers(owner, headers)
         if context.size > self._max_body_size:
             raise too_large(self._max_body_size)

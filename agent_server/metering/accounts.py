@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -71,12 +71,16 @@ class RateWindow:
                 entry[1] += amount
                 self._total += amount
 
-    def retry_after(self, now: float, limit: int) -> float:
-        """Return the seconds until less than `limit` is used within the window; 0 means now."""
+    def total(self, now: float) -> int:
+        """Return what is used within the window."""
         # An entry stands for a whole second, so it expires a minute after the end of that second.
         while self._seconds and self._seconds[0][0] + 1 + MINUTE <= now:
             self._total -= self._seconds.popleft()[1]
-        left = self._total
+        return self._total
+
+    def retry_after(self, now: float, limit: int) -> float:
+        """Return the seconds until less than `limit` is used within the window; 0 means now."""
+        left = self.total(now)
         if left < limit:
             return 0.0
         for second, amount in self._seconds:
@@ -128,6 +132,20 @@ class Quotas:
         used.tokens.add(now, tokens)
         used.today += tokens
 
+    def headers(self, key: Key, now: float) -> Mapping[str, str]:
+        """Return the `x-ratelimit-*` headers of OpenAI's API: each limit of `key` for a minute,
+        what is left of it, and when all of it will be."""
+        used, found = self._used.get(key.name, _Used()), dict[str, str]()
+        for kind, window, limit in (
+            ("requests", used.requests, key.requests_per_minute),
+            ("tokens", used.tokens, key.tokens_per_minute),
+        ):
+            if limit:
+                found[f"x-ratelimit-limit-{kind}"] = str(limit)
+                found[f"x-ratelimit-remaining-{kind}"] = str(max(0, limit - window.total(now)))
+                found[f"x-ratelimit-reset-{kind}"] = f"{math.ceil(window.retry_after(now, 1))}s"
+        return found
+
     def correct(self, key: str, then: float, more: int) -> None:
         """Correct the charge of a request at the time `then` by `more` tokens."""
         day, used = int(then // DAY), self._used[key]
@@ -167,6 +185,17 @@ class Spender:
     model: str
     channel: str = ""
     person: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """An amount spent today: by a tendril with a model in all or, if it is `of_people`, the part of
+    it by one channel and person."""
+
+    spender: Spender
+    tokens: int
+    cost: float
+    of_people: bool = False
 
 
 class Budgets:
@@ -284,25 +313,31 @@ class Accounts:
         if spender and tokens:
             self._budgets.spend(spender, tokens, cost, self._clock.time())
 
-    async def restore(self, database: Database) -> None:
-        """Count what was used today before this start. Raises Unavailable.
+    def rate_limits(self, key: Key) -> Mapping[str, str]:
+        """Return the headers that tell a key what is left of its quotas for answers."""
+        return self._answers.headers(key, self._clock.time())
 
-        The usage table has no persons or channels and the spender table only those, so nothing is
-        counted twice in a budget.
-        """
-        now = self._clock.time()
-        today = datetime.fromtimestamp(now, UTC).date()
-        used: Counter[str] = Counter()
-        for usage_key, amount in await UsageTable(database).read(today, today):
-            tokens = amount.prompt + amount.completion
-            used[usage_key.tendril] += tokens
-            spender = Spender(usage_key.tendril, usage_key.model)
-            self._budgets.spend(spender, tokens, amount.cost, now)
+    async def restore(self, recorder: UsageRecorder) -> None:
+        """Count what was used today before this start. Raises Unavailable."""
+        now, used = self._clock.time(), Counter[str]()
+        for spent in await recorder.read_spent():
+            self._budgets.spend(
+                spent.spender, spent.tokens, spent.cost, now, of_people=spent.of_people
+            )
+            if not spent.of_people:
+                used[spent.spender.tendril] += spent.tokens
         for tendril, tokens in used.items():
             self._answers.seed(tendril, tokens, now)
-        for key, tokens, cost in await SpenderUsage(database).read(today):
-            spender = Spender(key.tendril, key.model, key.channel, key.person)
-            self._budgets.spend(spender, tokens, cost, now, of_people=True)
+
+    async def change_budgets(
+        self, settings: Mapping[str, BudgetSettings], recorder: UsageRecorder
+    ) -> None:
+        """Replace the budgets; what was spent today counts in the new ones. Raises Unavailable."""
+        budgets, now = Budgets(settings), self._clock.time()
+        # Without an await between the reading and the exchange, no request is missing.
+        for spent in await recorder.read_spent():
+            budgets.spend(spent.spender, spent.tokens, spent.cost, now, of_people=spent.of_people)
+        self._budgets = budgets
 
 
 FORGET_INTERVAL = 600.0
@@ -312,27 +347,32 @@ log = structlog.get_logger()
 
 
 class UsageRecorder:
-    """Counts usage by day, tendril and model; buffers it in memory and writes it later."""
+    """Counts usage by day, tendril and model, at the prices of its `settings`; buffers it in memory
+    and writes it later."""
 
     def __init__(self, usage: UsageSettings) -> None:
-        self._prices = usage.prices
-        self._keeps_spenders = any(each.is_of_people for each in usage.budgets.values())
+        self.change(usage)
         self._table: UsageTable
         self._spenders: SpenderUsage
         self._tally = WriteBehindCounter[UsageKey](lambda amounts: self._table.add(amounts))
         self._people = WriteBehindCounter[SpenderKey](lambda amounts: self._spenders.add(amounts))
+
+    def change(self, usage: UsageSettings) -> None:
+        """Count what ends from now on by other settings."""
+        self.settings = usage
+        # Without a budget per person or channel nothing about them is stored.
+        self._keeps_spenders = any(each.is_of_people for each in usage.budgets.values())
 
     def record(self, spender: Spender, used: TokenUsage, *, requests: int = 1) -> float:
         """Count the usage of a request; return its cost, 0 for a model without a price.
 
         `requests` is 0 for a further part of an answer.
         """
-        price = self._prices.get(spender.model)
+        price = self.settings.prices.get(spender.model)
         cost = price.cost(used) if price else 0.0
         amount = UsageAmount(requests, used.prompt, used.cached, used.completion, cost)
         today = datetime.now(UTC).date()
         self._tally.add(UsageKey(today, spender.tendril, spender.model), amount)
-        # Without a budget per person or channel nothing about them is stored.
         if self._keeps_spenders and (spender.channel or spender.person):
             key = SpenderKey(today, spender.tendril, spender.model, spender.channel, spender.person)
             self._people.add(key, amount)
@@ -371,6 +411,23 @@ class UsageRecorder:
                 found[usage_key] = found.get(usage_key, UsageAmount()) + amount
         return dict(sorted(found.items()))
 
+    async def read_spent(self) -> Sequence[Spent]:
+        """Return what was spent today, written or not. Raises Unavailable."""
+        today = datetime.now(UTC).date()
+        async with self._people.quiesce():
+            written = await self._spenders.read(today)
+            used = await self.read(today, today)
+        # As in `read`, there is no await from here on.
+        found = [
+            Spent(Spender(key.tendril, key.model), amount.tokens, amount.cost)
+            for key, amount in used.items()
+        ]
+        unwritten = self._people.unwritten.items()
+        for key, tokens, cost in (*written, *((k, a.tokens, a.cost) for k, a in unwritten)):
+            spender = Spender(key.tendril, key.model, key.channel, key.person)
+            found.append(Spent(spender, tokens, cost, of_people=True))
+        return found
+
     async def _forget_spenders(self) -> None:
         """Delete what persons and channels used on earlier days, until cancelled."""
         while True:
@@ -389,3 +446,8 @@ class Metering:
         self.metrics = Metrics()
         self.metrics.watch_disk(lambda: self.recorder.is_behind)
         self.log_prompts = log_prompts
+
+    async def change(self, usage: UsageSettings) -> None:
+        """Apply other prices and budgets to what ends from now on. Raises Unavailable."""
+        await self.accounts.change_budgets(usage.budgets, self.recorder)
+        self.recorder.change(usage)

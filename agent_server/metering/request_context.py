@@ -119,6 +119,11 @@ class RequestContext:
         )
 
     @property
+    def sees_all(self) -> bool:
+        """True if the sender may know what others use: the operator, or all on an open server."""
+        return self.key.is_own or self.key == ANYBODY
+
+    @property
     def priority(self) -> str:
         """The priority as clients and metrics name it, one of `PRIORITIES`."""
         return PRIORITIES[self.background]

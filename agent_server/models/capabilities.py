@@ -73,14 +73,14 @@ def is_tested(settings: ModelConfig, info: ModelInfo) -> bool:
     """Return whether only a test can tell if a model chooses tools well."""
     if settings.chooses_tools is not None or settings.tool_mode == "forced":
         return False
-    return not settings.urls or (_is_small(info) and all(map(_is_near, settings.urls)))
+    return not settings.urls or (_is_small(info) and all(map(is_near, settings.urls)))
 
 
 def _is_small(info: ModelInfo) -> bool:
     return info.parameters is not None and info.parameters < LARGE_MODEL_PARAMETERS
 
 
-def _is_near(url: str) -> bool:
+def is_near(url: str) -> bool:
     """Return whether a server is on this machine or in a private network, so that it is free."""
     host = urlsplit(url).hostname or ""
     # A name without a dot, such as that of a container, is one of the local network.

@@ -20,8 +20,10 @@ from agent_server.errors import (
     EngineUnavailable,
     NotFound,
     RateLimited,
+    ToolsRefused,
     Unsupported,
 )
+from agent_server.metering.accounts import Metering
 from agent_server.metering.request_context import RequestContext
 from agent_server.models.measurements import MeasurementStore
 from agent_server.models.served_model import ServedModel
@@ -29,6 +31,8 @@ from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
 from agent_server.schemas.chat_answer import ModelAnswer
 from agent_server.schemas.texts import CompletionRequest
 from agent_server.settings.models import ModelConfig, settings_of_models
+from agent_server.settings.prices import UsageSettings
+from storage.db.errors import Unavailable
 from terrarium.config import Config, ConfigError, load
 from terrarium.file_watcher import changes
 
@@ -107,7 +111,7 @@ class ModelTable:
         return [*self.models, *(alias for alias in self.aliases if alias not in self.models)]
 
 
-FALLBACK_ERRORS = (EngineUnavailable, EngineTimeout, RateLimited, Unsupported)
+FALLBACK_ERRORS = (EngineUnavailable, EngineTimeout, RateLimited, ToolsRefused, Unsupported)
 """Errors after which the next model of a chain is tried, if they come before the first chunk."""
 
 BUSY_POLL_INTERVAL = 0.2
@@ -117,9 +121,10 @@ BUSY_POLL_INTERVAL = 0.2
 class ModelPool:
     """All models of the table, with their engines running. Raises ConfigError."""
 
-    def __init__(self, config: Config, make: EngineFactory) -> None:
+    def __init__(self, config: Config, make: EngineFactory, metering: Metering) -> None:
         self._config = config
         self._make = make
+        self._metering = metering
         self.table = ModelTable.from_config(config, make)
         self._leave: dict[ServedModel, asyncio.Event] = {}
         self._tasks: asyncio.TaskGroup | None = None
@@ -141,8 +146,8 @@ class ModelPool:
     async def _follow(self) -> None:
         """Reload the table when its file changes, and on SIGHUP.
 
-        Only `[model]` is read again. An invalid table is logged and changes nothing; models that
-        are not in the new one stop when their answers end.
+        Only `[model]` and `[usage]` are read again. An invalid table is logged and changes nothing;
+        models that are not in the new one stop when their answers end.
         """
         config, path = self._config, self._config.path
         if path is None:
@@ -153,8 +158,10 @@ class ModelPool:
                     fresh = load(path, config.data)
                     tables = {**config.tables, "model": fresh.tables.get("model", {})}
                     wanted = replace(config, tables=tables)
-                    self.table = ModelTable.from_config(wanted, self._make, self.table)
-                except ConfigError as error:
+                    table = ModelTable.from_config(wanted, self._make, self.table)
+                    await self._metering.change(fresh.section(UsageSettings))
+                    self.table = table
+                except (ConfigError, Unavailable) as error:
                     log.warning("routing.kept", reason=str(error))
                 else:
                     self._sync_tasks()

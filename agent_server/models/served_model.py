@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import re
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -11,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from agent_server.admission.admitted_engine import AdmittedEngine
+from agent_server.admission.admitted_engine import BYTES_PER_TOKEN, AdmittedEngine
 from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.capability_probe import size_in
 from agent_server.errors import (
@@ -20,10 +22,11 @@ from agent_server.errors import (
     EngineMisconfigured,
     EngineUnavailable,
     ToolsRefused,
+    Unsupported,
 )
 from agent_server.metering.request_context import OURSELVES, RequestContext
 from agent_server.model_catalogue.catalogue import better_than
-from agent_server.models.capabilities import ModelCapabilities
+from agent_server.models.capabilities import ModelCapabilities, is_near
 from agent_server.models.measurements import (
     PASSING_SHARE,
     VERSION,
@@ -47,6 +50,8 @@ FORWARDED_FIELDS = PROMPT_FIELDS | {
     "reasoning_effort", "response_format", "seed", "stop", "temperature", "top_k",
     "top_logprobs", "top_p", "verbosity",
 }  # fmt: skip
+
+_DATA_URL = re.compile(r'"data:[^"]*"')
 
 FIRST_INFO_PAUSE, MAX_INFO_PAUSE = 0.1, 2.0
 """Seconds before an engine that could not describe its model is asked again: the first pause, as it
@@ -94,7 +99,7 @@ class ServedModel:
         self.engine = engine
         self.settings = settings
         self._is_embedded = not settings.urls
-        self._answer_limit = settings.max_tokens
+        self._answer_limit, self._temperature = settings.max_tokens, settings.default_temperature
         if self._is_embedded:
             self._answer_limit = settings.max_tokens or EMBEDDED_MAX_TOKENS
         self._store = store
@@ -241,13 +246,13 @@ class ServedModel:
 
     def answer(self, request: ChatRequest, context: RequestContext) -> Chunks:
         """Stream the answer; the last chunk has the usage. Raises ApiError."""
-        self._require_modalities(request)
+        self._require_modalities(request, context)
         if self._is_embedded:
             request.require_no_controls()
             request.require_followed_schema()
         body = {
             **self._engine_params(context),
-            **self._without_tools(_request_body(request, FORWARDED_FIELDS)),
+            **self._settle_tool_choice(_request_body(request, FORWARDED_FIELDS)),
         }
         if limit := request.max_completion_tokens or request.max_tokens or self._answer_limit:
             body["max_tokens"] = limit
@@ -308,15 +313,19 @@ class ServedModel:
         # An engine with native tool calls means what it writes, and so does one that writes JSON.
         anywhere = self.capabilities.tools != "native" and "response_format" not in body
         normalizer = ChunkNormalizer(thoughts="messages" in body, anywhere=anywhere)
-        is_empty = True
+        # Some engines ignore what they do not have.
+        missing = set(range(body.get("n") or 1))
+        is_empty, has_logprobs = True, not body.get("logprobs")
         try:
             async with aclosing(self.engine.chat(body, context)) as chunks:
                 async for chunk in chunks:
                     if self._is_on_cpu:
                         self._speed.observe(chunk)
                     if chunk.get("choices"):
-                        is_empty = False
-                        yield normalizer.feed(chunk)
+                        is_empty, made = False, normalizer.feed(chunk)
+                        missing.difference_update(each["index"] for each in made["choices"])
+                        has_logprobs |= any("logprobs" in each for each in made["choices"])
+                        yield made
                     elif "usage" in chunk and not is_empty:
                         yield chunk
         except ContextLengthExceeded as error:
@@ -327,6 +336,10 @@ class ServedModel:
             raise
         if is_empty:
             raise EngineUnavailable("the engine gave an empty answer")
+        if missing:
+            raise Unsupported("the engine behind this server ignores n: ask it several times")
+        if not has_logprobs:
+            raise Unsupported("the engine behind this server gives no logprobs")
 
     async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Embed texts with this model. Raises ApiError."""
@@ -339,38 +352,57 @@ class ServedModel:
     async def count(
         self, request: PromptFields | TokenizePrompt, context: RequestContext
     ) -> TokenCount:
-        """Count the tokens of a text, or those that a chat request would send to the engine."""
+        """Count the tokens of a text, or those that a chat request would send to the engine; if it
+        cannot count, estimate those of the words."""
+        body: dict[str, Any]
         if isinstance(request, TokenizePrompt):
-            counted = await self.engine.count(
-                {**self._model_field, "prompt": request.prompt}, context
-            )
+            body = {"prompt": request.prompt}
         else:
-            self._require_modalities(request)
-            body = self._without_tools(_request_body(request, PROMPT_FIELDS))
+            self._require_modalities(request, context)
+            body = self._settle_tool_choice(_request_body(request, PROMPT_FIELDS))
             if self.capabilities.tools != "native":
                 body = render_tools(body)
+        try:
             counted = await self.engine.count({**self._model_field, **body}, context)
+        except Unsupported:
+            words = _DATA_URL.sub('""', json.dumps(body, ensure_ascii=False)).encode()
+            counted = TokenCount((), -(-len(words) // BYTES_PER_TOKEN), None, is_estimate=True)
         # What is configured, or was refused, is more certain than what the tokenizer says.
         is_certain = self.settings.context or self._refused_context
         limit = self.capabilities.context if is_certain else counted.limit
         return replace(counted, limit=limit or self.capabilities.context)
 
-    def _require_modalities(self, request: PromptFields) -> None:
+    def _require_modalities(self, request: PromptFields, context: RequestContext) -> None:
         if not self.capabilities.vision:
             request.require_words_only()
+        if not context.sees_all and any(map(is_near, self.settings.urls)):
+            request.require_no_addresses()
 
     def _engine_params(self, context: RequestContext) -> dict[str, Any]:
         """Return the engine's parameters besides the request. vLLM runs low priorities first."""
-        if not self.settings.priority:
-            return self._model_field
-        return {**self._model_field, "priority": int(context.background)}
+        params = dict(self._model_field)
+        if self._temperature is not None:
+            params["temperature"] = self._temperature
+        if self.settings.priority:
+            params["priority"] = int(context.background)
+        return params
 
-    def _without_tools(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the body without tools if the choice is free and the model too small to choose."""
-        free = body.get("tool_choice", "auto") == "auto"
-        if free and self.capabilities.tools == "forced":
-            return {key: value for key, value in body.items() if key not in TOOL_KEYS}
-        return body
+    def _settle_tool_choice(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body as it is, without tools if a model too small to choose has a tool's
+        result to answer with. Raises ToolsRefused if such a model would have to choose."""
+        is_free = bool(body.get("tools")) and body.get("tool_choice", "auto") == "auto"
+        if not is_free or self.capabilities.tools != "forced":
+            return body
+        for message in reversed(body["messages"]):
+            if message["role"] == "tool":
+                return {key: value for key, value in body.items() if key not in TOOL_KEYS}
+            if message["role"] == "assistant":
+                break
+        raise ToolsRefused(
+            f"the model {self.name} is too small to choose when to call a tool: set tool_choice to "
+            '"required" or to one function, leave out tools, or ask a larger model',
+            param="tool_choice",
+        )
 
 
 def _request_body(request: PromptFields, fields: set[str]) -> dict[str, Any]:

@@ -37,14 +37,12 @@ EMBEDDINGS_PATH = "/v1/embeddings"
 class ServerState:
     """The parts of a running server that its endpoints use.
 
-    `currency` is that of the prices, `tendrils` has the reports of live tendrils; `started` is a
-    Unix timestamp.
+    `tendrils` has the reports of live tendrils; `started` is a Unix timestamp.
     """
 
     pool: ModelPool
     embedder: AdmittedEngine
     metering: Metering
-    currency: str
     responses: ResponseStore
     tendrils: TendrilRegistry
     started: int = field(default_factory=lambda: int(time.time()))

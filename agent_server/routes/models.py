@@ -46,9 +46,8 @@ async def tokenize(request: Request, body: Countable, server: Server, context: C
     The shape is vLLM's: `{"prompt"}` or `{"messages", "tools"?}`.
     """
     found = await server.pool.count(body, context)
-    return JsonBody(
-        {"count": found.count, "max_model_len": found.limit, "tokens": list(found.tokens)}
-    )
+    counted = {"count": found.count, "max_model_len": found.limit, "tokens": list(found.tokens)}
+    return JsonBody(counted | ({"estimated": True} if found.is_estimate else {}))
 
 
 async def _card(server: ServerState, name: str) -> dict[str, Any]:

@@ -69,7 +69,7 @@ async def usage(
     return UsageAnswer(
         since=since,
         until=until,
-        currency=server.currency,
+        currency=server.metering.recorder.settings.currency,
         total=UsageTotals(**_amount(sum(found.values(), UsageAmount()))),
         data=[
             UsageRow(day=key.day, tendril=key.tendril, model=key.model, **_amount(amount))

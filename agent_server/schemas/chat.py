@@ -6,7 +6,7 @@ Source: https://platform.openai.com/docs/api-reference/chat/create
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
@@ -289,16 +289,29 @@ class PromptFields(BaseModel):
 
     def require_words_only(self) -> None:
         """Raise InvalidRequest for pictures, audio and files; `param` names their position."""
+        for param, part in self._parts():
+            if not isinstance(part, TextPart):
+                text = f"this model reads text only; it cannot take {part.type}"
+                raise InvalidRequest(text, param=param, code="unsupported_content")
+
+    def require_no_addresses(self) -> None:
+        """Raise InvalidRequest for a picture at an address: an engine in our network would fetch
+        it, and could reach what the client cannot."""
+        for param, part in self._parts():
+            if isinstance(part, ImagePart) and not _is_data(part.image_url.get("url")):
+                text = "send the picture itself, as a data: URL; no address is opened for this key"
+                raise InvalidRequest(text, param=param, code="unsupported_content")
+
+    def _parts(self) -> Iterator[tuple[str, Part]]:
+        """Yield the parts of all messages with their positions."""
         for index, message in enumerate(self.messages):
-            if not isinstance(message, UserMessage) or isinstance(message.content, str):
-                continue
-            for place, part in enumerate(message.content):
-                if isinstance(part, ImagePart | AudioPart | FilePart):
-                    raise InvalidRequest(
-                        f"this model reads text only; it cannot take {part.type}",
-                        param=f"messages[{index}].content[{place}]",
-                        code="unsupported_content",
-                    )
+            if isinstance(message, UserMessage) and not isinstance(message.content, str):
+                for place, part in enumerate(message.content):
+                    yield f"messages[{index}].content[{place}]", part
+
+
+def _is_data(url: Any) -> bool:
+    return isinstance(url, str) and url.lower().startswith("data:")
 
 
 class TokenizePrompt(StrictModel):

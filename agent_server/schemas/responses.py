@@ -77,6 +77,7 @@ class InputTokens(BaseModel):
     """The number of tokens that a conversation would send to the engine."""
 
     input_tokens: int
+    estimated: bool = False
 
 
 class ModelObject(BaseModel):
@@ -116,6 +117,7 @@ class TokenizeResponse(BaseModel):
     count: int
     max_model_len: int | None
     tokens: list[int]
+    estimated: bool = False
 
 
 Documented = dict[int | str, dict[str, Any]]

@@ -24,6 +24,10 @@ DEFAULT_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 ANTHROPIC = "https://api.anthropic.com"
 
+BUILT_IN_TEMPERATURE, EMBEDDED_TEMPERATURE = 0.0, 0.3
+"""Default temperatures of the built-in model and of other GGUF files. At llama.cpp's 0.8 the
+built-in one says hello in 6 of 15 answers to "Say hello.", at 0.3 in 14, at 0 in all."""
+
 EMBEDDED_SLOTS, UPSTREAM_SLOTS = 2, 32
 """Default number of slots: of the embedded engine, and of each upstream."""
 
@@ -72,9 +76,9 @@ class ModelConfig(Settings):
     tools: Tools | None = Field(
         None,
         description="who makes tool calls: the engine (native), this server (constrained), or this "
-        "server for requests that force a call and nobody for others (forced: for models too small "
-        "to choose); by default native for an upstream unless it says that it has none, "
-        "constrained for a GGUF file of yours, forced for the small default model",
+        "server if the request forces a call (forced: for models too small to choose, so that "
+        "`tool_choice` auto is refused); by default native for an upstream unless it says that it "
+        "has none, constrained for a GGUF file of yours, forced for the small default model",
     )
     vision: bool | None = Field(
         None, description="whether the model takes pictures; by default what the upstream says"
@@ -108,6 +112,14 @@ class ModelConfig(Settings):
         ge=1,
         description="longest answer in tokens when the request names no limit; by default 1,024 "
         "for a GGUF file, and for an upstream what it allows",
+    )
+    temperature: float | None = Field(
+        None,
+        ge=0,
+        le=2,
+        description="temperature of answers when the request names none; by default "
+        f"{BUILT_IN_TEMPERATURE:g} for the built-in model, {EMBEDDED_TEMPERATURE} for a GGUF file "
+        "of yours, and for an upstream its own",
     )
     timeout: float = Field(300, gt=0, description="how long the engine may be silent, in seconds")
 
@@ -159,6 +171,13 @@ class ModelConfig(Settings):
     def slot_count(self) -> int:
         """The number of slots: requests that run at once."""
         return self.slots or UPSTREAM_SLOTS * len(self.urls) or EMBEDDED_SLOTS
+
+    @property
+    def default_temperature(self) -> float | None:
+        """The temperature of requests that name none; None leaves it to the upstream."""
+        if self.temperature is not None or self.urls:
+            return self.temperature
+        return EMBEDDED_TEMPERATURE if self.path else BUILT_IN_TEMPERATURE
 
     @property
     def entry(self) -> CatalogueEntry | None:

@@ -6,11 +6,19 @@ import re
 from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import NoDecode
 
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
-from terrarium.config import MIN_SECRET_LENGTH, NamedTable, Settings, is_short
+from terrarium.config import MIN_SECRET_LENGTH, NamedTable, Settings, is_short, split_commas
 from terrarium.loopback import is_loopback
 
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?")
@@ -74,6 +82,11 @@ class WebSettings(Settings):
         description='where people reach these pages ("https://logs.example.org"); links to long'
         " answers and those in feeds begin with it",
     )
+    proxies: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_commas)] | None = Field(
+        None,
+        description="addresses or networks of reverse proxies whose X-Forwarded-For and"
+        " X-Forwarded-Proto count; by default this machine if public_url is set, else none",
+    )
     public: tuple[_Channel, ...] = Field(
         (),
         description='channels ("network/#channel") that anybody may read without a token and that'
@@ -87,6 +100,12 @@ class WebSettings(Settings):
         default_factory=dict,
         description="further tokens, each for some channels, as tables [web.tokens.NAME]",
     )
+
+    @property
+    def trusted_proxies(self) -> tuple[str, ...]:
+        """The addresses and networks of the reverse proxies in front of these pages."""
+        assumed = ("127.0.0.1", "::1") if self.public_url else ()
+        return assumed if self.proxies is None else self.proxies
 
     @field_validator("token", mode="before")
     @classmethod

@@ -49,4 +49,5 @@ class WebTendril(Tendril):
                     listener,
                     ready=lambda: self.status.ready(address),
                     stopping=state.notifier.close,
+                    proxies=self.settings.trusted_proxies,
                 )

@@ -62,10 +62,12 @@ _log = structlog.get_logger()
 
 
 class CountAnswer(BaseModel):
-    """The response of `/tokenize`; `max_model_len` is the model's context window in tokens."""
+    """The response of `/tokenize`; `max_model_len` is the model's context window in tokens. The
+    count is `estimated` if the engine behind the server cannot count."""
 
     count: int
     max_model_len: int | None = None
+    estimated: bool = False
 
 
 class VectorPart(BaseModel):

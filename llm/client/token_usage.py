@@ -211,6 +211,9 @@ class TokenCounter:
             return None
         if counted.max_model_len:
             self._stated[model] = counted.max_model_len
+        if counted.estimated:  # ours learns from the usage of answers
+            self._recheck[model] = now + _RECHECK_SECONDS
+            return None
         return counted.count
 
     def _room(self, options: RequestOptions) -> int:

@@ -133,6 +133,8 @@ class Tool:
     """The parameters that the model does not see, by name: `EffectKey` or `ResultLength`."""
     model_parameter: str = ""
     """Name of the parameter that receives all `arguments` as one object, "" if there is none."""
+    result: type[BaseModel] | None = None
+    """The model of its results, None if they have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,11 @@ class Toolbox:
 
     def __bool__(self) -> bool:
         return bool(self._tools)
+
+    def result_schema(self, name: str) -> dict[str, Any] | None:
+        """Return the JSON schema of the results of a tool, None if it has none."""
+        result = self._tools[name].result
+        return result.model_json_schema(mode="serialization") if result else None
 
     def schemas(self) -> list[dict[str, Any]]:
         """Return the tools in the format of OpenAI's `tools` field."""
@@ -428,7 +435,7 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
         if each.name != "self" and each.name not in hidden
     }
     whole, (model, _) = next(iter(fields.items()), ("", (None, ...)))
-    if len(fields) != 1 or not (inspect.isclass(model) and issubclass(model, BaseModel)):
+    if len(fields) != 1 or not _is_model(model):
         whole, config = "", ConfigDict(extra="forbid")
         model = create_model(f"{name}_arguments", __config__=config, **fields)
     # Lines of the source mean nothing to the model, paragraphs and lists do.
@@ -437,7 +444,13 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
     parameters.pop("description", None)  # of the model's class, which is for programmers
     told = {"name": name, "description": description, "parameters": parameters}
     schema = {"type": "function", "function": told}
-    return Tool(name, model, schema, function, options, hidden, whole)
+    result = hints.get("return")
+    made = result if _is_model(result) else None
+    return Tool(name, model, schema, function, options, hidden, whole, made)
+
+
+def _is_model(kind: Any) -> bool:
+    return inspect.isclass(kind) and issubclass(kind, BaseModel)
 
 
 def concise_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,9 +29,9 @@ class Key:
     """An API key and its limits; None is no limit.
 
     `weight` is its share of the engine relative to other keys, `priority` the highest that it may
-    request, `parallel` the number of its requests that run at the same time. A key that `is_own`,
-    as launch keys are, belongs to the operator of the server and was not issued to anybody: the
-    prompts of such keys need not be kept apart.
+    request, `parallel` the number of its requests that run at the same time. It is invalid from
+    `expires` on. A key that `is_own`, as launch keys are, belongs to the operator of the server and
+    was not issued to anybody: the prompts of such keys need not be kept apart.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Key:
     tokens_per_minute: int | None = None
     tokens_per_day: int | None = None
     parallel: int | None = None
+    expires: datetime | None = None
     is_own: bool = False
 
     @property
@@ -75,8 +76,15 @@ class Keys:
         secret = _new_secret()
         values = _values(key, secret, is_launch=False)
         if await self._database.execute(f"{_INSERT} ON CONFLICT DO NOTHING", values) == 0:
-            raise KeyExists(f"there is a key {key.name} already; revoke it first")
+            raise KeyExists(f"there is a key {key.name} already; change or revoke it")
         return secret
+
+    async def change(self, key: Key) -> bool:
+        """Give the issued key called like `key` the limits of `key`; return False if there is
+        none."""
+        changed = ", ".join(f"{each} = :{each}" for each in _LIMITS)
+        sql = f"UPDATE keys SET {changed} WHERE name = :name AND revoked IS NULL AND launch = 0"
+        return await self._database.execute(sql, _limits(key)) > 0
 
     async def replace_launch_keys(self, keys: Sequence[Key]) -> Mapping[str, str]:
         """Replace all launch keys by new ones, and return their secrets by name."""
@@ -131,7 +139,7 @@ def _new_secret() -> str:
 
 def _values(key: Key, secret: str, *, is_launch: bool) -> Mapping[str, Any]:
     return {
-        **{name: getattr(key, name) for name in _LIMITS},
+        **_limits(key),
         "digest": digest(secret),
         "hint": secret[: len(PREFIX) + 4],
         "created": to_micros(datetime.now(UTC)),
@@ -139,5 +147,12 @@ def _values(key: Key, secret: str, *, is_launch: bool) -> Mapping[str, Any]:
     }
 
 
+def _limits(key: Key) -> Mapping[str, Any]:
+    expires = None if key.expires is None else to_micros(key.expires)
+    return {name: getattr(key, name) for name in _LIMITS} | {"expires": expires}
+
+
 def _key(row: Row) -> Key:
-    return Key(**{name: row[name] for name in _LIMITS}, is_own=bool(row["launch"]))
+    expires = None if row["expires"] is None else from_micros(row["expires"])
+    limits = {name: row[name] for name in _LIMITS} | {"expires": expires}
+    return Key(**limits, is_own=bool(row["launch"]))

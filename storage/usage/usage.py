@@ -101,6 +101,11 @@ class UsageAmount:
     completion: int = 0
     cost: float = 0.0
 
+    @property
+    def tokens(self) -> int:
+        """The tokens of prompts and answers."""
+        return self.prompt + self.completion
+
     def __add__(self, other: UsageAmount) -> UsageAmount:
         """Return the sum of both."""
         names = UsageAmount.__slots__
@@ -164,7 +169,7 @@ class SpenderUsage:
         rows = [
             asdict(key)
             | {"day": key.day.isoformat()}
-            | {"tokens": amount.prompt + amount.completion, "cost": amount.cost}
+            | {"tokens": amount.tokens, "cost": amount.cost}
             for key, amount in amounts.items()
         ]
         await self._database.executemany(_ADD_SPENT, rows)

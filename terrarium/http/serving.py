@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from asyncio import AbstractEventLoop, BaseTransport, TimerHandle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -63,14 +63,15 @@ async def serve(
     *,
     ready: Callable[[], None] = _nothing,
     stopping: Callable[[], None] = _nothing,
-    behind_proxy: bool = True,
+    proxies: Sequence[str] = (),
     limits: HttpLimits | None = None,
 ) -> None:
     """Serve until cancelled, then let answers in progress finish, for `SHUTDOWN_GRACE` seconds.
 
     `ready` is called when the application has started, `stopping` when it is about to stop, so that
-    it can end endless answers. With `behind_proxy` the client address that a proxy on this machine
-    forwards is trusted. Signals are left to the caller.
+    it can end endless answers. The client's address and scheme in `X-Forwarded-For` and
+    `X-Forwarded-Proto` are trusted if `proxies`, addresses or networks, send them. Signals are left
+    to the caller.
     """
     config = LimitedConfig(
         app,
@@ -78,7 +79,8 @@ async def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=behind_proxy,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         timeout_graceful_shutdown=SHUTDOWN_GRACE,
     )
     server = _Server(config, ready)

@@ -59,6 +59,7 @@ _SHOWN = {
     "model.max_tokens": "4096",
     "model.slots": "4",
     "model.path": '"/models/model.gguf"',
+    "model.temperature": "0.7",
     "model.threads": "4",
     "model.tools": '"constrained"',
     "model.chooses_tools": "true",
@@ -73,6 +74,7 @@ _SHOWN = {
     "storage.channel_retention_days": '{ "#frogs" = 30 }',
     "storage.url": '"postgresql://terrarium@localhost/terrarium"',
     "storage.db_path": '"/var/lib/terrarium/irc.db"',
+    "web.proxies": '["127.0.0.1"]',
     "web.public_url": '"https://logs.example.org"',
     "web.token": '"a-long-secret"',
 }

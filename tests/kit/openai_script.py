@@ -243,7 +243,7 @@ class ScriptedOpenAI:
             choice["logprobs"] = {"content": tokens}
         return {
             **self._head("chat.completion"),
-            "choices": [choice],
+            "choices": _each(body, choice),
             "usage": self._usage(body, answer),
         }
 
@@ -258,7 +258,7 @@ class ScriptedOpenAI:
                 if body.get("logprobs") and delta.get("content") and "prompt" not in body:
                     token = {"token": delta["content"], "logprob": answer.logprob}
                     made["logprobs"] = {"content": [token]}
-                yield event({**head, "choices": [made]})
+                yield event({**head, "choices": _each(body, made)})
                 await asyncio.sleep(0)
             if answer.cut:
                 return
@@ -270,7 +270,7 @@ class ScriptedOpenAI:
         last = choice({}, _finish(answer))
         if answer.stop_reason:
             last["stop_reason"] = answer.stop_reason
-        yield event({**head, "choices": [last]})
+        yield event({**head, "choices": _each(body, last)})
         if (body.get("stream_options") or {}).get("include_usage"):
             yield event({**head, "choices": [], "usage": self._usage(body, answer)})
         yield "data: [DONE]\n\n"
@@ -351,6 +351,11 @@ class ScriptedOpenAI:
             "total_tokens": prompt + output,
             "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
         }
+
+
+def _each(body: Mapping[str, Any], choice: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the same for each of the `n` choices that the request wants."""
+    return [{**choice, "index": index} for index in range(body.get("n") or 1)]
 
 
 def _answer(answer: Answer | str) -> Answer:

@@ -19,7 +19,10 @@ async def serving(app: ASGIApp, limits: HttpLimits | None = None) -> AsyncIterat
     Raises RuntimeError if it does not start.
     """
     listener, started = listen("127.0.0.1", 0), asyncio.Event()
-    running = asyncio.create_task(serve(app, listener, ready=started.set, limits=limits))
+    proxies = ["127.0.0.1"]  # a request can come from elsewhere by X-Forwarded-For
+    running = asyncio.create_task(
+        serve(app, listener, ready=started.set, limits=limits, proxies=proxies)
+    )
     starting = asyncio.create_task(started.wait())
     try:
         await asyncio.wait({running, starting}, return_when=asyncio.FIRST_COMPLETED)

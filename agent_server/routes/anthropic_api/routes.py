@@ -50,4 +50,5 @@ async def count_tokens(
 ) -> Response:
     """Count the tokens that a request with this conversation would send to the engine."""
     counted = await server.pool.count(body.as_tokenize(), context)
-    return JsonBody({"input_tokens": counted.count})
+    estimated = {"estimated": True} if counted.is_estimate else {}
+    return JsonBody({"input_tokens": counted.count} | estimated)

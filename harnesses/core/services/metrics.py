@@ -25,7 +25,8 @@ _log = structlog.get_logger()
 class TendrilMetrics:
     """The counters and gauges that a tendril defines, for `/metrics` of the agent server.
 
-    `/metrics` needs no key, so neither a name nor a value may reveal anything private.
+    Every user of the server's machine can read `/metrics`, so neither a name nor a value may reveal
+    anything private.
     """
 
     def __init__(self) -> None:

@@ -73,7 +73,7 @@ async def choose_model(
         await resolve(request.model) or await resolve(persona.model),
         purpose=ANSWER if request.is_by_person else request.profile,
         room="" if request.is_unrecorded else memory.room,
-        person=pseudonyms.of(request.budget_owner or request.person or request.who),
+        person=pseudonyms.of(payer) if (payer := request.payer) else "",
         channel=pseudonyms.of(memory.room),
         temperature=persona.temperature,
         may_be_silent=request.is_unasked,

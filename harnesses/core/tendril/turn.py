@@ -159,6 +159,14 @@ class TurnRequest:
         return self.profile == "proactive"
 
     @property
+    def payer(self) -> str:
+        """The name whose budget is charged, "" if no person has asked: then only those of the
+        tendril, the model and the channel are."""
+        if self.is_unasked:
+            return ""
+        return self.budget_owner or self.person or (self.who if self.is_by_person else "")
+
+    @property
     def asker_words(self) -> str:
         """The asker's own words: "" if nobody asked; of a question from another tendril, which a
         model may have written, those of the question there."""

@@ -12,6 +12,7 @@ from hashlib import sha256
 from starlette.requests import Request
 
 from storage.chat_log.event import Scope
+from terrarium.config import GOOD_SECRET_LENGTH
 
 THRESHOLD = 5
 """The number of wrong tokens at which delays begin: people mistype."""
@@ -71,11 +72,21 @@ class LoginDelays:
         delay = min(MAX_DELAY, 2.0 ** min(failures.count - THRESHOLD, 10))
         return max(0.0, delay - passed)
 
-    def record(self, address: str, token: str, opened: Scope | None) -> None:
-        """Record a checked token: `opened` is its scope, None for a wrong one.
+    def check(self, address: str, token: str, opened: Scope | None) -> float:
+        """Return the seconds until a token counts, 0 for now; `opened` is its scope, None for a
+        wrong one, which is counted.
 
-        The token with full access resets the address.
+        During a delay a right token counts only if it is too long to be guessed: others at the same
+        address, behind a NAT or a proxy, lock nobody out who has one.
         """
+        if wait := self.wait(address):
+            is_guessed = opened is None or len(token) < GOOD_SECRET_LENGTH
+            return wait if is_guessed else 0.0
+        self._record(address, token, opened)
+        return 0.0
+
+    def _record(self, address: str, token: str, opened: Scope | None) -> None:
+        # The token with full access resets the address.
         if opened is not None:
             # A restricted token does not reset it, or whoever has one could guess at the full one
             # and reset the count in between.

@@ -100,11 +100,9 @@ class SecurityMiddleware:
         if path in _OPEN_PATHS or path.startswith("/static/"):
             return None
         for token in self._tokens.presented_tokens(request):
-            address = address_of(request)
-            # During a delay not even the right token is accepted, or guessing could go on.
-            if wait := self._delays.wait(address):
+            opened = self._tokens.scope_of(token)
+            if wait := self._delays.check(address_of(request), token, opened):
                 return ask_to_wait(wait)
-            self._delays.record(address, token, self._tokens.scope_of(token))
         request.state.viewer = await self._tokens.viewer(request)
         given = request.query_params.get("token")
         if given is not None and not is_feed(path) and self._tokens.scope_of(given) is not None:

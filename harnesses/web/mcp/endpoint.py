@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from importlib import import_module
 from importlib.util import find_spec
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from anyio import create_task_group, sleep_forever
+from anyio import CancelScope, create_task_group
 from anyio.abc import TaskGroup, TaskStatus
-from starlette.types import Receive, Scope, Send
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harnesses.web.app_state import AppState
 from harnesses.web.auth.middleware import refuse
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 PATH = "/mcp"
+_SESSION, _VERSION = "mcp-session-id", "mcp-protocol-version"
 _MAX_BODY_BYTES = 256 * 1024  # of a request body
 
 
@@ -29,7 +33,8 @@ class McpEndpoint:
     """Stateless ASGI application, in which each POST is one message.
 
     It offers no stream by GET and has no session to end by DELETE, and so answers 405 to both, as
-    the protocol allows.
+    the protocol allows. A session is only an id by which the calls of one client can be cancelled,
+    and is valid after a restart, too.
     """
 
     def __init__(self) -> None:
@@ -37,6 +42,7 @@ class McpEndpoint:
         self._manager: StreamableHTTPSessionManager | None = None
         self._tasks: TaskGroup | None = None
         self._state: AppState | None = None
+        self._calls: dict[tuple[str, str | int], CancelScope] = {}  # by session and request
 
     @asynccontextmanager
     async def running(self, state: AppState) -> AsyncIterator[None]:
@@ -56,14 +62,15 @@ class McpEndpoint:
         # the rest of the site needs to start.
         server = await asyncio.to_thread(import_module, "harnesses.web.mcp.server")
         http = await asyncio.to_thread(import_module, "mcp.server.streamable_http_manager")
+        bus = import_module("mcp.server.subscriptions").InMemorySubscriptionBus()
         manager = http.StreamableHTTPSessionManager(
-            server.create_server(self._state),
+            server.create_server(self._state, bus),
             stateless=True,
             max_request_body_size=_MAX_BODY_BYTES,
         )
         async with manager.run():
             task_status.started(manager)
-            await sleep_forever()
+            await server.announce_tools(self._state, bus)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a POST on to the session manager, once that runs; refuse every other request."""
@@ -82,4 +89,72 @@ class McpEndpoint:
         else:
             async with self._starting:
                 self._manager = self._manager or await self._tasks.start(self._run_manager)
-            await self._manager.handle_request(scope, receive, send)
+            headers = Headers(scope=scope)
+            if session := headers.get(_SESSION):
+                await self._handle(self._manager.handle_request, session, scope, receive, send)
+            else:
+                # By protocols before 2026-07-28 the first message of a client names no version.
+                opening = send if _VERSION in headers else _with_session(send)
+                await self._manager.handle_request(scope, receive, opening)
+
+    async def _handle(
+        self, handle: ASGIApp, session: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Handle a message of a session so that a later one can cancel it."""
+        received, size = [await receive()], 0
+        while received[-1].get("more_body") and size <= _MAX_BODY_BYTES:
+            received.append(await receive())
+            size += len(received[-1].get("body", b""))
+        unread = iter(received)
+        is_begun = is_complete = False
+
+        async def replay() -> Message:
+            return next(unread, None) or await receive()
+
+        async def send_tracked(message: Message) -> None:
+            nonlocal is_begun, is_complete
+            is_begun = True
+            is_complete = message["type"].endswith("body") and not message.get("more_body", False)
+            await send(message)
+
+        call = None
+        match _parse(b"".join(each.get("body", b"") for each in received)):
+            case {
+                "method": "notifications/cancelled",
+                "params": {"requestId": str() | int() as of},
+            }:
+                if running := self._calls.get((session, of)):
+                    running.cancel()
+            case {"method": str(), "id": str() | int() as number}:
+                call = session, number
+        with CancelScope() as cancellable:
+            if call:
+                self._calls[call] = cancellable
+            try:
+                await handle(scope, replay, send_tracked)
+            finally:
+                if call:
+                    self._calls.pop(call, None)
+        if cancellable.cancelled_caught and not is_complete:  # the client reads no answer
+            if not is_begun:
+                await send({"type": "http.response.start", "status": 202, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+
+def _parse(body: bytes) -> object:
+    """Return a message, None if it is no JSON."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _with_session(send: Send) -> Send:
+    """Return `send` so that it gives the client an id, which its later messages repeat."""
+
+    async def send_named(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message)[_SESSION] = token_hex(16)
+        await send(message)
+
+    return send_named

@@ -92,10 +92,19 @@ def _forwarding_server(client: Client) -> Server[Any]:
         version=version("terrarium"),
         instructions=client.instructions,
         on_list_tools=lambda _, params: client.list_tools(cursor=cursor(params)),
-        on_call_tool=lambda _, params: client.call_tool(params.name, params.arguments),
+        on_call_tool=lambda context, params: client.call_tool(
+            params.name, params.arguments, progress_callback=context.session.report_progress
+        ),
         on_list_resources=lambda _, params: client.list_resources(cursor=cursor(params)),
         on_list_resource_templates=lambda _, params: client.list_resource_templates(
             cursor=cursor(params)
         ),
         on_read_resource=lambda _, params: client.read_resource(params.uri),
+        on_list_prompts=lambda _, params: client.list_prompts(cursor=cursor(params)),
+        on_get_prompt=lambda _, params: client.get_prompt(params.name, params.arguments),
+        on_completion=lambda _, params: client.complete(
+            params.ref,
+            {"name": params.argument.name, "value": params.argument.value},
+            params.context.arguments if params.context else None,
+        ),
     )

@@ -6,6 +6,7 @@ Their caller is a model, so they leave out people who have opted out of being sh
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import secrets
@@ -119,7 +120,7 @@ class McpLogTools:
         """Search what was said on the chat channels; the newest lines come first. A plain question
         also has `answers`, the lines that may answer it."""
         since = datetime.now(UTC) - timedelta(hours=hours) if hours else None
-        within = self._query(channel, nick, since=since, limit=limit)
+        within = await self._query(channel, nick, since=since, limit=limit)
         try:
             page = await self._log.search_for_model(
                 SearchQuery(text=query, within=within, order=Order.TIME, cursor=cursor or None)
@@ -156,7 +157,7 @@ class McpLogTools:
     ) -> ReadLines:
         """Read lines of the chat log in order of time: the newest that fit, or those that follow
         `since` or `after_id`."""
-        query = self._query(
+        query = await self._query(
             channel,
             nick,
             since=since,
@@ -181,7 +182,7 @@ class McpLogTools:
     ) -> RecentSpeakers:
         """List who spoke on a channel lately, with how many lines and when last."""
         since = datetime.now(UTC) - timedelta(hours=hours)
-        query = self._query(channel, "", since=since, types=SPOKEN, limit=_MAX_COUNTED_LINES)
+        query = await self._query(channel, "", since=since, types=SPOKEN, limit=_MAX_COUNTED_LINES)
         events = await self._log.shown_to_model(await self._log.find(query))
         lines = Counter(event.nick for event in events)
         last = {event.nick: event.time for event in events}  # chronological: the last one wins
@@ -192,9 +193,17 @@ class McpLogTools:
             ]
         )
 
-    def _query(self, channel: str, nick: str, **narrowed: object) -> Query:
+    async def _query(self, channel: str, nick: str, **narrowed: object) -> Query:
+        """Return the query for the lines on a channel, "" for all. Raises ToolError for one without
+        lines, or which the client may not read."""
         query = Query(scope=self._scope, nick=nick or None, **narrowed)  # type: ignore[arg-type]
-        return query.in_channel(ChannelName.parse(channel))
+        within = query.in_channel(name := ChannelName.parse(channel))
+        if name and not await self._log.find(Query(scope=self._scope, limit=1).in_channel(name)):
+            found = await self._log.read(statistics.channels, self._scope)
+            names = [str(each.place) for each in found]
+            near = difflib.get_close_matches(channel, names, n=3, cutoff=0.0) or ["none"]
+            raise ToolError(f"channel: there is none called {channel}; there is {', '.join(near)}")
+        return within
 
 
 class ConversationAnswer(BaseModel):

@@ -35,13 +35,12 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
     """Check the token; log in and redirect to `next`, or show the form again."""
     form = await _read_form(request)
     target = local_path(form.get("next", "/"))
-    tokens, token, address = state.tokens, form.get("token", "").strip(), address_of(request)
-    if wait := state.delays.wait(address):
-        return ask_to_wait(wait)
+    tokens, token = state.tokens, form.get("token", "").strip()
     response = see_other(target)
     if tokens.is_required:
         opened = tokens.scope_of(token)
-        state.delays.record(address, token, opened)
+        if wait := state.delays.check(address_of(request), token, opened):
+            return ask_to_wait(wait)
         if opened is None:
             status = HTTPStatus.UNAUTHORIZED
             return page(request, "login.html", status=status, next=target, wrong=True)

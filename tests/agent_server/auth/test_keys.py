@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +143,78 @@ async def test_a_request_can_lower_its_priority_and_never_raise_it(
             labels = f'model="terra",priority="{got}",tendril="{name}"'
             await until_metric(http, f"{count}{{{labels}}} 1.0")
         assert 'priority="interactive",tendril="cron"' not in (await http.get("/metrics")).text
+
+
+async def test_the_limits_of_a_key_change_while_the_server_runs(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with client(script, tmp_path / "data") as http:
+        limits = ("--requests-per-minute", "1", "--weight", "3", "--expires", "7")
+        made = await terrarium("keys", "create", "irc", *limits, cwd=tmp_path)
+        headers = bearer(made.out.strip())
+        await until_status(http, 200, headers)
+        asked = partial(http.post, CHAT, json=HELLO, headers=headers)
+        assert [(await asked()).status_code, (await asked()).status_code] == [200, 429]
+        options = ("--requests-per-minute", "0", "--parallel", "2")
+        assert (await terrarium("keys", "set", "irc", *options, cwd=tmp_path)).status == 0
+        async with asyncio.timeout(PATIENCE):
+            while (await asked()).status_code != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        async with key_table(tmp_path / "data") as keys:
+            (row,) = await keys.list_all()
+            assert row.key.expires is not None
+            assert timedelta(days=6) < row.key.expires - datetime.now(UTC) < timedelta(days=7)
+            assert replace(row.key, expires=None) == Key("irc", weight=3, parallel=2)
+            # As if a week had passed.
+            await keys.change(replace(row.key, expires=datetime.now(UTC)))
+        await until_status(http, 401, headers)
+        assert "expired" in (await http.get("/v1/models", headers=headers)).text
+    assert (await terrarium("keys", "set", "nobody", cwd=tmp_path)).status == 1
+
+
+async def test_a_key_is_told_what_is_left_of_its_quotas(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with client(script, tmp_path) as http:
+        free, limited = Key("free"), Key("limited", requests_per_minute=2, tokens_per_minute=50)
+        made = await make_keys(http, tmp_path, free, limited)
+        for status, left in ((200, "1"), (200, "0"), (429, "0")):
+            answer = await http.post(CHAT, json=HELLO, headers=made["limited"])
+            assert answer.status_code == status
+            assert answer.headers["x-ratelimit-limit-requests"] == "2"
+            assert answer.headers["x-ratelimit-remaining-requests"] == left
+            assert 59 <= int(answer.headers["x-ratelimit-reset-requests"].removesuffix("s")) <= 61
+            assert int(answer.headers["openai-processing-ms"]) >= 0
+        seen = (await http.get("/v1/models", headers=made["limited"])).headers
+        assert (seen["x-ratelimit-limit-tokens"], seen["x-ratelimit-remaining-tokens"]) == (
+            "50",
+            "44",
+        )
+        answer = await http.post(CHAT, json=HELLO, headers=made["free"])
+        assert not [name for name in answer.headers if name.startswith("x-ratelimit")]
+
+
+async def test_metrics_of_all_keys_are_for_this_machine_and_the_operator(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    keys = {"admin_key": "master", "keys": {"prometheus": "a-key-of-the-operator"}}
+    elsewhere = {"x-forwarded-for": "192.0.2.7"}
+    async with client(script, tmp_path, server=keys) as http:
+        async with key_table(tmp_path) as table:
+            issued = bearer(await table.create(Key("alice")))
+        await until_status(http, 200, issued)
+        for headers, status in (
+            ({}, 200),
+            ({"host": "evil.example"}, 401),
+            (elsewhere, 401),
+            ({"x-forwarded-for": "127.0.0.1"}, 401),
+            (elsewhere | issued, 403),
+            (elsewhere | bearer("a-key-of-the-operator"), 200),
+            (elsewhere | bearer("master") | {"host": "terrarium:8080"}, 200),
+        ):
+            answer = await http.get("/metrics", headers=headers)
+            assert answer.status_code == status, headers
+            assert ("terrarium_requests_total" in answer.text) == (status == 200)
 
 
 async def test_the_bearer_key_may_come_in_either_case_and_as_x_api_key(

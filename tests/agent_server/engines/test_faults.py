@@ -241,6 +241,7 @@ async def test_the_usage_of_all_choices_comes_once_and_counts_the_prompt_once(
 ) -> None:
     parts = (
         b'{"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}',
+        b'{"choices": [{"index": 1, "delta": {"content": "b"}, "finish_reason": "stop"}]}',
         b'{"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}',
         b'{"usage": {"prompt_tokens": 5, "completion_tokens": 3}}',
         b'{"choices": null, "usage": "many"}',

@@ -19,7 +19,7 @@ from tests.kit.agent_server import agent_client, agent_server, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
-from tests.kit.server_keys import make_keys
+from tests.kit.server_keys import bearer, key_table, make_keys, until_status
 
 pytest_plugins = ("tests.kit.scripted_server",)
 
@@ -246,7 +246,64 @@ async def test_an_upstream_that_only_chats_and_never_streams_is_enough() -> None
         assert whole["usage"]["total_tokens"] == 7
         stream = await http.post("/v1/chat/completions", json=body | {"stream": True})
         assert stream.text.endswith("data: [DONE]\n\n")
-        assert (await http.post("/tokenize", json=body)).status_code == 501
+        counted = (await http.post("/tokenize", json=body)).json()
+        assert counted == {"count": 13, "max_model_len": 32_768, "tokens": [], "estimated": True}
+
+
+async def test_tokens_are_estimated_where_the_engine_cannot_count(script: ScriptedOpenAI) -> None:
+    script.can_count = False
+    image = {"type": "base64", "media_type": "image/png", "data": "A" * 40_000}
+    pictured = [{"type": "text", "text": "hello " * 100}, {"type": "image", "source": image}]
+    async with client(script) as http:
+        for content in ("hello " * 100, pictured):
+            body = {"model": "terra", "messages": [{"role": "user", "content": content}]}
+            counted = (await http.post("/v1/messages/count_tokens", json=body)).json()
+            assert counted["estimated"] is True
+            assert 100 < counted["input_tokens"] < 200
+        counted = (await http.post("/tokenize", json={"prompt": "hello " * 100})).json()
+        assert (counted["estimated"], counted["tokens"]) == (True, [])
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("wanted", "words"), [({"n": 2}, "ignores n"), ({"logprobs": True}, "no logprobs")]
+)
+async def test_an_engine_that_ignores_a_field_is_told(
+    stream: bool, wanted: dict[str, Any], words: str
+) -> None:
+    async with (
+        plain_openai({"role": "assistant", "content": "Hi."}) as upstream,
+        agent_client({"upstream": upstream}) as http,
+    ):
+        answer = await http.post(CHAT, json=HELLO | wanted | {"stream": stream})
+        assert words in answer.text
+        if stream:
+            assert '"code":"unsupported"' in answer.text.splitlines()[-2]
+        else:
+            assert answer.status_code == 501
+
+
+async def test_no_issued_key_has_an_upstream_of_this_network_open_an_address(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    def seen(url: str) -> dict[str, Any]:
+        part = {"type": "image_url", "image_url": {"url": url}}
+        return {"messages": [{"role": "user", "content": [part]}]}
+
+    keys = {"admin_key": "master"}
+    async with agent_client({"upstream": script.url}, keys, tmp_path) as http:
+        async with key_table(tmp_path) as table:
+            alice = bearer(await table.create(Key("alice")))
+        await until_status(http, 200, alice)
+        inside, data = seen("http://192.168.0.1/secret.png"), seen("data:image/png;base64,AA==")
+        for body, headers, status in (
+            (inside, alice, 400),
+            (data, alice, 200),
+            (inside, bearer("master"), 200),
+        ):
+            answer = await http.post(CHAT, json=body, headers=headers)
+            assert answer.status_code == status
+        assert len(script.requests) == 2
 
 
 async def test_pictures_go_to_an_upstream_that_may_see(script: ScriptedOpenAI) -> None:
@@ -293,3 +350,15 @@ async def test_vllm_is_given_a_salt_for_each_key_and_others_are_not(
         else:
             assert salts == [None, None, None]
             assert cached == [0, 0, 0]
+
+
+async def test_the_default_temperature_of_a_model_is_sent_unless_a_request_names_one(
+    script: ScriptedOpenAI,
+) -> None:
+    other = {"upstream": script.url}
+    async with agent_client({**other, "temperature": 0.2, "models": {"other": other}}) as http:
+        for named in ({}, {"temperature": 0}, {"temperature": None}, {"model": "other"}):
+            assert (await http.post(CHAT, json=HELLO | named)).status_code == 200
+        await http.post("/v1/completions", json={"prompt": "The sky is"})
+    temperatures = [seen.get("temperature") for seen in script.requests]
+    assert temperatures == [0.2, 0, 0.2, None, 0.2]

@@ -163,6 +163,35 @@ async def test_a_model_that_left_the_table_has_no_gauges(tmp_path: Path) -> None
             assert gauge.format("new") in found
 
 
+async def test_budgets_and_prices_follow_the_file_and_know_what_was_spent_today(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "terrarium.toml"
+    ada, bob = ({"x-person": each} for each in ("5eed", "f00d"))
+    async with ScriptedOpenAI() as script:
+        model = f'[model]\nupstream = "{script.url}"\n'
+        person = '[usage.budgets.people]\nper = "person"\ntokens_per_day = {}\n'
+        path.write_text(model + person.format(100))
+        with capture_logs() as logs:
+            async with following(path) as http:
+                assert (await http.post(CHAT, json=HELLO, headers=ada)).status_code == 200
+                path.write_text(model + person.format(2) + '[usage]\ncurrency = "EUR"\n')
+                await until_logged(logs, "routing.changed")
+                refused = await http.post(CHAT, json=HELLO, headers=ada)
+                assert refused.json()["error"]["code"] == "budget_exhausted"
+                assert (await http.post(CHAT, json=HELLO, headers=bob)).status_code == 200
+                assert (await http.get("/usage")).json()["currency"] == "EUR"
+                logs.clear()
+                path.write_text(model + "[usage.budgets.all]\ntokens_per_day = 4\n")
+                await until_logged(logs, "routing.changed")
+                refused = await http.post(CHAT, json=HELLO)
+                assert "the budget all of 4 tokens" in refused.json()["error"]["message"]
+                logs.clear()
+                path.write_text(model + "[usage.budgets.all]\n")
+                await until_logged(logs, "routing.kept")
+                assert (await http.post(CHAT, json=HELLO)).status_code == 429
+
+
 async def test_a_bad_table_keeps_the_old_one_and_the_log_says_why(tmp_path: Path) -> None:
     path = tmp_path / "terrarium.toml"
     async with ScriptedOpenAI() as script:

@@ -11,7 +11,8 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
-from tests.kit.agent_server import EngineAddress, agent_server
+from agent_server.settings.models import ModelConfig
+from tests.kit.agent_server import EngineAddress, agent_client, agent_server
 from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
@@ -59,6 +60,17 @@ async def test_an_answer_has_text_and_real_usage(openai: AsyncOpenAI) -> None:
     assert answer.usage is not None
     assert 10 < answer.usage.prompt_tokens < 100
     assert 1 <= answer.usage.completion_tokens <= 8
+
+
+async def test_the_built_in_model_says_hello_without_a_temperature_in_the_request(
+    engine: EngineAddress,
+) -> None:
+    model = {**engine.settings(), "temperature": ModelConfig().default_temperature}
+    async with agent_client(model) as http:
+        for seed in range(4):
+            asked = {"messages": HELLO, "max_tokens": 12, "seed": seed}
+            answer = (await http.post("/v1/chat/completions", json=asked)).json()
+            assert "hello" in answer["choices"][0]["message"]["content"].lower()
 
 
 async def test_a_stream_says_the_same_as_a_whole_answer(openai: AsyncOpenAI) -> None:

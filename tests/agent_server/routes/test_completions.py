@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI, BadRequestError
+from openai import AsyncOpenAI, BadRequestError, InternalServerError
 
 from tests.kit.agent_server import EngineAddress, agent_client, agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.plain_openai import plain_openai
+from tests.kit.server_keys import until_metric
 
 pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
 
@@ -181,3 +182,16 @@ async def test_an_upstream_without_completions_is_told_so() -> None:
         answer = await http.post("/v1/completions", json={"prompt": "x"})
         assert answer.status_code == 501
         assert "/v1/completions" in answer.json()["error"]["message"]
+
+
+async def test_sdks_do_not_repeat_a_request_that_is_not_supported() -> None:
+    async with (
+        plain_openai({"role": "assistant", "content": "hi"}) as upstream,
+        agent_client({"upstream": upstream}) as http,
+        AsyncOpenAI(base_url=f"{http.base_url}/v1", api_key="any") as openai,
+    ):
+        with pytest.raises(InternalServerError, match="/v1/completions"):
+            await openai.completions.create(model="terra", prompt="x")
+        await until_metric(
+            http, 'terrarium_requests_total{route="/v1/completions",status="501"} 1.0'
+        )

@@ -8,9 +8,11 @@ from pathlib import Path
 import httpx2
 
 from agent_server.tendril_registry import REPORT_TIMEOUT
-from tests.kit.agent_server import agent_server
+from storage.usage.api_keys import Key
+from tests.kit.agent_server import agent_client, agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.room_tendril import room_tendril, rooms_config
+from tests.kit.server_keys import bearer, key_table, until_status
 
 REPORT = {"state": "ready", "tools": ["cups"], "pending": 1, "tokens_today": 7} | {
     "counters": {"cups": 2.0},
@@ -42,6 +44,28 @@ async def test_a_report_that_is_wrong_is_refused_with_its_field() -> None:
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "pending")
         assert (await http.put("/v1/tendrils/a%20b", json=REPORT)).status_code == 400
         assert (await http.get("/v1/tendrils")).json()["data"] == []
+
+
+async def test_an_issued_key_reports_and_sees_the_tendril_of_its_name_only(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_client({"upstream": script.url}, {"admin_key": "master"}, tmp_path) as http,
+        key_table(tmp_path) as table,
+    ):
+        made = {name: bearer(await table.create(Key(name))) for name in ("kettle", "lamp")}
+        await until_status(http, 200, made["lamp"])
+        for name, headers in made.items():
+            path = f"/v1/tendrils/{name}"
+            assert (await http.put(path, json=REPORT, headers=headers)).status_code == 204
+        answer = await http.put("/v1/tendrils/irc", json=REPORT, headers=made["lamp"])
+        assert (answer.status_code, answer.json()["error"]["param"]) == (403, "name")
+        for headers, seen in (
+            (made["kettle"], ["kettle"]),
+            (made["lamp"], ["lamp"]),
+            (bearer("master"), ["kettle", "lamp"]),
+        ):
+            listed = (await http.get("/v1/tendrils", headers=headers)).json()["data"]
+            assert [each["name"] for each in listed] == seen
 
 
 async def test_a_running_tendril_reports_itself(tmp_path: Path) -> None:

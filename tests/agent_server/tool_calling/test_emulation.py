@@ -61,21 +61,63 @@ async def test_the_model_is_shown_the_tools_in_words(
     assert user == ASK["messages"][0]
 
 
-async def test_a_model_too_small_to_choose_is_shown_tools_only_when_one_is_forced(
+async def test_a_model_too_small_to_choose_refuses_a_free_choice_of_tools(
     script: ScriptedOpenAI,
 ) -> None:
     model = {"upstream": script.url, "tools": "forced"}
     async with agent_client(model) as http:
-        script.say("Ada.").say(CALL)
-        free = (await http.post(CHAT, json=ASK)).json()
+        script.say(CALL).say("Nobody.")
+        free = await http.post(CHAT, json=ASK)
         forced = (await http.post(CHAT, json=ASK | {"tool_choice": "required"})).json()
+        without = (await http.post(CHAT, json=ASK | {"tool_choice": "none"})).json()
+    problem = free.json()["error"]
+    assert (free.status_code, problem["param"]) == (400, "tool_choice")
+    assert '"required"' in problem["message"]
     first, second = script.requests
-    assert first["messages"] == ASK["messages"]
-    assert not {"tools", "tool_choice"} & first.keys()
-    assert '"name": "lookup"' in second["messages"][0]["content"]
-    assert free["choices"][0]["message"]["content"] == "Ada."
+    assert '"name": "lookup"' in first["messages"][0]["content"]
     [call] = forced["choices"][0]["message"]["tool_calls"]
     assert call["function"]["name"] == "lookup"
+    assert without["choices"][0]["message"]["content"] == "Nobody."
+    assert second["messages"] == ASK["messages"]
+
+
+async def test_a_model_too_small_to_choose_answers_in_words_after_the_result_of_a_tool(
+    script: ScriptedOpenAI,
+) -> None:
+    function = {"name": "lookup", "arguments": '{"word": "ada"}'}
+    turn = [
+        *ASK["messages"],
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "a person"},
+    ]
+    later = [*turn, {"role": "assistant", "content": "Ada is a person."}, *ASK["messages"]]
+    async with agent_client({"upstream": script.url, "tools": "forced"}) as http:
+        script.say("Ada is a person.")
+        answer = (await http.post(CHAT, json=ASK | {"messages": turn})).json()
+        refused = await http.post(CHAT, json=ASK | {"messages": later})
+    assert answer["choices"][0]["message"]["content"] == "Ada is a person."
+    (seen,) = script.requests
+    assert not {"tools", "tool_choice"} & seen.keys()
+    assert "a person" in seen["messages"][-1]["content"]
+    assert refused.status_code == 400
+
+
+async def test_an_alias_goes_on_to_a_model_that_can_choose_tools(script: ScriptedOpenAI) -> None:
+    model = {
+        "upstream": script.url,
+        "tools": "forced",
+        "models": {"big": {"upstream": script.url}},
+        "aliases": {"any": ["terra", "big"]},
+    }
+    async with agent_client(model) as http:
+        script.call("lookup", {"word": "ada"})
+        answer = (await http.post(CHAT, json=ASK | {"model": "any"})).json()
+    assert answer["model"] == "big"
+    assert answer["choices"][0]["message"]["tool_calls"]
 
 
 async def test_a_call_is_asked_again_with_its_schema(

@@ -127,6 +127,8 @@ async def test_a_job_runs_at_its_time_and_its_text_goes_into_the_outbox(world: W
     assert "Greet the channel." in world.model.requests[0]["messages"][-1]["content"]
     assert world.model.headers[0]["x-priority"] == "background"
     assert world.model.headers[0]["x-session-id"] == "cron/cron/hello"
+    assert "x-person" not in world.model.headers[0]
+    assert "x-channel" in world.model.headers[0]
 
 
 async def test_a_job_with_a_review_delivers_the_better_text(world: World) -> None:

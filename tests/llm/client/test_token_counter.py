@@ -14,6 +14,7 @@ from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenCounter, TokenCountResult
 from llm.messages.message import Message
 from terrarium.config import Config
+from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 
 WINDOW = 600
@@ -47,8 +48,8 @@ def messages(texts: Sequence[str]) -> list[Message]:
 
 
 @asynccontextmanager
-async def metering(script: ScriptedOpenAI) -> AsyncIterator[Metered]:
-    config = Config({"agent": {"api_url": script.url}}, None, Path())
+async def metering(script: ScriptedOpenAI, url: str = "") -> AsyncIterator[Metered]:
+    config = Config({"agent": {"api_url": url or script.url}}, None, Path())
     async with AgentClient.open(config.section(AgentSettings)) as client:
         yield Metered(client, TokenCounter(client, ModelCatalog(client)), script)
 
@@ -90,6 +91,20 @@ async def test_a_server_that_cannot_count_is_asked_once_and_its_card_has_the_win
             await metered.client.chat(messages(["two " * 3_000]), RequestOptions("b"))
             assert 3_000 <= (await metered.count("two " * 3_000)).tokens < 3_200
             assert metered.asked == 1
+
+
+async def test_the_estimate_of_the_agent_server_is_no_count() -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url, "context": 131_072}) as url,
+    ):
+        script.can_count = False
+        async with metering(script, url) as metered:
+            for text in ("one", "two " * 3_000):
+                assert (await metered.count(text)).window == 131_071
+            assert metered.asked == 2  # once for the server, which says so on the card
+            await metered.client.chat(messages(["two " * 3_000]), RequestOptions("b"))
+            assert 3_000 <= (await metered.count("two " * 3_000)).tokens < 3_200
 
 
 async def test_a_server_that_says_nothing_is_taken_to_have_a_usual_window() -> None:

@@ -68,6 +68,7 @@ async def test_a_question_that_nobody_answers_is_answered_and_no_other_for_half_
         asked = it.script.requests[0]["messages"][-1]["content"]
         assert f"alice asked all a few minutes ago, and nobody has answered: {QUESTION}" in asked
         assert it.script.headers[0]["x-priority"] == "background"
+        assert "x-person" not in it.script.headers[0]
         await it.says(it.bob, "and how do I open it?")
         await it.passes(20 * MINUTE)
         assert it.asked == 1

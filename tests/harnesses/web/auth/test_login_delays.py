@@ -32,17 +32,19 @@ def test_delays_double_up_to_the_longest_for_one_address_only() -> None:
     clock = Clock()
     delays, seen = LoginDelays(clock), []
     for number in range(THRESHOLD + 12):
-        delays.record("192.0.2.1", f"guess {number}", None)
+        assert delays.check("192.0.2.1", f"guess {number}", None) == 0
         seen.append(delays.wait("192.0.2.1"))
         clock.now += seen[-1]
         assert delays.wait("192.0.2.1") == 0
     assert seen[: THRESHOLD + 2] == [0.0] * (THRESHOLD - 1) + [1.0, 2.0, 4.0]
     assert seen[-1] == MAX_DELAY
     assert delays.wait("192.0.2.2") == 0
-    delays.record("192.0.2.1", "another guess", None)
-    delays.record("192.0.2.1", "guests", Scope.from_places(Place("irc", "#open")))
-    assert delays.wait("192.0.2.1") == MAX_DELAY
-    delays.record("192.0.2.1", "all of it", PUBLIC)
+    delays.check("192.0.2.1", "guests", Scope.from_places(Place("irc", "#open")))
+    delays.check("192.0.2.1", "another guess", None)
+    assert delays.check("192.0.2.1", "all of it", PUBLIC) == MAX_DELAY
+    clock.now += MAX_DELAY
+    assert delays.check("192.0.2.1", "all of it", PUBLIC) == 0
+    delays.check("192.0.2.1", "another guess", None)
     assert delays.wait("192.0.2.1") == 0
 
 
@@ -50,10 +52,11 @@ def test_an_address_is_forgiven_after_an_hour() -> None:
     clock = Clock()
     delays = LoginDelays(clock)
     for number in range(2_000):  # more than a float has powers of two
-        delays.record("192.0.2.1", f"guess {number}", None)
+        clock.now += delays.wait("192.0.2.1")
+        delays.check("192.0.2.1", f"guess {number}", None)
     clock.now += 3601
     assert delays.wait("192.0.2.1") == 0
-    delays.record("192.0.2.1", "another guess", None)
+    delays.check("192.0.2.1", "another guess", None)
     assert delays.wait("192.0.2.1") == 0
 
 
@@ -130,3 +133,37 @@ async def test_questions_without_a_pause_are_refused_with_when_to_come_again(
         refused = next(each for each in asked if each.status_code == 429)
         assert refused.headers["retry-after"]
         assert "wait" in refused.json()["error"]["message"]
+
+
+async def test_a_token_too_long_to_guess_counts_while_others_at_its_address_guess(
+    tmp_path: Path,
+) -> None:
+    settings = {"token": "all-of-it", "tokens": {"guests": {"token": "a" * 32, "channels": []}}}
+    async with web_site(tmp_path, settings=settings) as site:
+        for number in range(THRESHOLD):
+            await by_header(site, f"guess {number}")
+        assert (await by_header(site, "all-of-it")).status_code == 429
+        assert (await by_header(site, "b" * 32)).status_code == 429
+        assert (await by_header(site, "a" * 32)).status_code == 200
+        assert (await by_form(site, "a" * 32)).status_code == 303
+        assert (await by_header(site, "another guess")).status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("proxies", "status"),
+    [
+        ({}, 429),
+        ({"proxies": ["192.0.2.0/24"], "public_url": "http://logs.localhost"}, 429),
+        ({"proxies": ["127.0.0.0/8"]}, 401),
+        ({"public_url": "http://logs.localhost"}, 401),
+    ],
+)
+async def test_only_a_configured_proxy_says_from_where_a_client_comes(
+    tmp_path: Path, proxies: dict[str, object], status: int
+) -> None:
+    async with web_site(tmp_path, settings=SETTINGS | proxies) as site:
+        for number in range(THRESHOLD + 1):
+            headers = {"authorization": f"Bearer guess {number}"}
+            headers["x-forwarded-for"] = f"192.0.2.{number}"
+            answer = await site.http.get("/api/channels", headers=headers)
+    assert answer.status_code == status

@@ -59,8 +59,9 @@ async def test_wrong_methods_and_parameters_are_errors_of_the_protocol(site: Web
 
 async def test_a_huge_request_is_refused_before_it_is_read(site: WebSite) -> None:
     big = message("tools/call", params={"name": "x" * 2**20})
-    answer = await site.http.post("/mcp", json=big, headers=ACCEPT)
-    assert answer.status_code == 413
+    for session in ({}, {"mcp-session-id": "mine"}):
+        answer = await site.http.post("/mcp", json=big, headers=ACCEPT | session)
+        assert answer.status_code == 413
 
 
 async def test_a_client_that_leaves_in_mid_request_harms_nobody(site: WebSite) -> None:

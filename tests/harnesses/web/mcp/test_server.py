@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
+from mcp_types import PromptReference, ResourceTemplateReference, TextContent
 
 from harnesses.web.app_state import TOO_FAST
 from harnesses.web.tendril import WebTendril
@@ -30,6 +32,7 @@ async def test_a_client_lists_and_calls_every_tool(tmp_path: Path, mode: str) ->
         listed = (await client.list_tools()).tools
         assert {each.name for each in listed} == TOOLS
         assert all(each.description and each.input_schema["type"] == "object" for each in listed)
+        assert all(each.title and each.output_schema for each in listed)
 
         (channel,) = value(await client.call_tool("channels"))["channels"]
         assert channel["channel"] == "irc/#ubuntu"
@@ -100,7 +103,7 @@ async def test_days_and_lines_are_resources(tmp_path: Path) -> None:
 
 
 async def test_a_wrong_argument_is_a_result_that_says_which(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site, mcp_client(site.url) as client:
+    async with web_site(tmp_path, events=[event("a frog")]) as site, mcp_client(site.url) as client:
         for name, arguments, words in (
             ("search_log", {}, "query: Field required"),
             ("search_log", {"query": "-"}, "at least one word"),
@@ -108,6 +111,9 @@ async def test_a_wrong_argument_is_a_result_that_says_which(tmp_path: Path) -> N
             ("search_log", {"query": "frog", "limit": 10_000}, "limit"),
             ("read_log", {"since": "yesterday"}, "since"),
             ("read_log", {"chanel": "#ubuntu"}, "chanel"),
+            ("read_log", {"channel": "#ubunut"}, "#ubunut; there is irc/#ubuntu"),
+            ("search_log", {"query": "frog", "channel": "irc/#nope"}, "irc/#nope; there is"),
+            ("who", {"channel": "other/#ubuntu"}, "other/#ubuntu; there is"),
             ("ask", {"question": "and?", "conversation": "mine"}, "conversation"),
         ):
             result = await client.call_tool(name, arguments)
@@ -115,6 +121,89 @@ async def test_a_wrong_argument_is_a_result_that_says_which(tmp_path: Path) -> N
             assert words in text(result)
         with pytest.raises(MCPError, match="no such tool"):
             await client.call_tool("format_disk")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_question_that_its_client_cancels_ends_at_the_model(
+    tmp_path: Path, mode: str
+) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        web_site(tmp_path, agent_url=script.url) as site,
+        mcp_client(site.url, mode=mode) as client,
+        mcp_client(site.url, mode=mode) as other,
+    ):
+        script.hang("The").hang("A")
+        asking = [
+            asyncio.create_task(each.call_tool("ask", {"question": f"who is {name}?"}))
+            for each, name in ((client, "ada"), (other, "bob"))
+        ]
+        await script.arrived(2)
+        asking[0].cancel()
+        await script.client_gone()
+        assert not asking[1].done()
+        script.release()
+        assert not (await asking[1]).is_error
+        script.say("Still here.")
+        again = await client.call_tool("ask", {"question": "and now?"})
+        assert value(again)["answer"] == "Still here."
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_long_call_reports_its_progress(tmp_path: Path, mode: str) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        web_site(tmp_path, agent_url=script.url) as site,
+        mcp_client(site.url, mode=mode) as client,
+    ):
+        script.hang("Ada.")
+        seen: list[float] = []
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            seen.append(progress)
+            script.release()
+
+        asked = {"question": "who is there?"}
+        answer = await client.call_tool("ask", asked, progress_callback=on_progress)
+        assert value(answer)["answer"] == "Ada."
+        assert seen[0] == 5
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_prompts_are_offered_and_their_arguments_completed(tmp_path: Path, mode: str) -> None:
+    settings = {
+        "token": "whole-token",
+        "tokens": {"guests": {"token": "guest-token", "channels": ["irc/#pond"]}},
+    }
+    events = [*excerpt(), event("a frog", channel="#pond")]
+    async with (
+        web_site(tmp_path, events=events, settings=settings) as site,
+        mcp_client(site.url, "whole-token", mode=mode) as client,
+        mcp_client(site.url, "guest-token", mode=mode) as guest,
+    ):
+        prompts = {each.name: each for each in (await client.list_prompts()).prompts}
+        assert set(prompts) == {"catch_up", "decisions", "digest"}
+        given = {"channel": "irc/#ubuntu", "date": "2004-11-15"}
+        (message,) = (await client.get_prompt("digest", given)).messages
+        assert isinstance(message.content, TextContent)
+        assert "said on irc/#ubuntu on 2004-11-15" in message.content.text
+        for name, words in (("burn", "no such prompt"), ("digest", "channel is missing")):
+            with pytest.raises(MCPError, match=words):
+                await client.get_prompt(name, {})
+
+        prompt = PromptReference(name="digest")
+        day = ResourceTemplateReference(uri="terrarium://day/{network}/{channel}/{date}")
+        for asker, ref, name, typed, known, values in (
+            (client, prompt, "channel", "#UBU", {}, ["irc/#ubuntu"]),
+            (guest, prompt, "channel", "", {}, ["irc/#pond"]),
+            (client, prompt, "date", "2004", {"channel": "#ubuntu"}, ["2004-11-15"]),
+            (guest, prompt, "date", "2004", {"channel": "#ubuntu"}, []),
+            (client, day, "channel", "ub", {}, ["#ubuntu"]),
+            (client, day, "network", "", {}, ["irc"]),
+            (client, prompt, "topic", "f", {}, []),
+        ):
+            found = await asker.complete(ref, {"name": name, "value": typed}, known)
+            assert found.completion.values == values, (name, typed)
 
 
 async def test_questions_spend_from_the_same_bucket_as_the_chat_box(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp_types import PromptReference
 
 from tests.kit.command import terrarium
 from tests.kit.mcp_client import text, value
@@ -40,6 +41,12 @@ async def test_a_desktop_client_uses_the_running_web_tendril(tmp_path: Path, mod
         assert "the frogs are awake" in text(await client.read_resource(day.uri))
         assert len((await client.list_resource_templates()).resource_templates) == 2
         assert (await client.call_tool("search_log")).is_error
+        assert len((await client.list_prompts()).prompts) == 3
+        asked = await client.get_prompt("catch_up", {"channel": "#ubuntu"})
+        assert "#ubuntu" in str(asked.messages)
+        named = {"name": "channel", "value": "ub"}
+        completed = await client.complete(PromptReference(name="catch_up"), named)
+        assert completed.completion.values == ["irc/#ubuntu"]
         await site.said("and now they sleep")
         assert value(await client.call_tool("read_log"))["lines"][-1]["text"].endswith("sleep")
 

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 
 import pytest
 from mcp import Client
+from mcp.client.subscriptions import ToolsListChanged
 from pydantic import Field
 
 from llm.tools.log_search import LogSearch, LogTools
@@ -122,3 +123,17 @@ async def test_a_tool_of_another_tendril_is_called_with_the_scope_of_the_token(
         part = text(await guest.call_tool("kettle_recall", {"words": "secret"}))
         assert "a secret of the toads" in whole
         assert "toads" not in part
+
+
+@pytest.mark.server
+async def test_a_client_that_listens_is_told_of_tools_that_come_and_go(tmp_path: Path) -> None:
+    async with (
+        web_site(tmp_path) as site,
+        mcp_client(site.url) as client,
+        client.listen(tools_list_changed=True) as changes,
+        asyncio.timeout(PATIENCE),
+    ):
+        async with kettle(tmp_path):
+            assert await anext(changes) == ToolsListChanged()
+            assert "kettle_heat" in {each.name for each in (await client.list_tools()).tools}
+        assert await anext(changes) == ToolsListChanged()
