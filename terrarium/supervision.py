@@ -25,7 +25,9 @@ async def parent_gone() -> None:
         await asyncio.Event().wait()
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+    # A copy, as the transport closes it: this may be called again.
+    copied = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, copied)
     try:
         while await reader.read(1024):
             pass
@@ -50,6 +52,19 @@ async def told_to_stop() -> None:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+def is_stopped_within(seconds: float) -> bool:
+    """Wait for so many seconds outside an event loop; return True at once when told to stop."""
+
+    async def wait() -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await told_to_stop()
+                return True
+        return False
+
+    return asyncio.run(wait())
 
 
 async def serve_until_stopped(

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import psycopg
 import structlog
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from storage.connection import Connection, Row
@@ -26,6 +26,7 @@ from storage.db.postgres.connection import (
     adapt,
     in_one_line,
     row_factory,
+    unavailable,
 )
 from storage.db.postgres.migration import migrate
 from terrarium.cancellation import await_shielded
@@ -53,6 +54,15 @@ _SESSION_OPTIONS = (
     " -c synchronous_commit=on"  # a commit returns once flushed, whatever the server's default
     " -c gin_pending_list_limit=256kB"  # every search scans the pending list entry by entry
 )
+# A host that has vanished sends no end of a connection: without these, requests would hang for as
+# long as TCP tries, a quarter of an hour. The parameters of the URL take precedence.
+_TIMEOUTS: dict[str, Any] = {
+    "connect_timeout": 5,  # seconds
+    "tcp_user_timeout": 10_000,  # milliseconds
+    "keepalives_idle": 5,  # seconds
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -121,8 +131,10 @@ class PostgresBackend:
             raise Conflict(f"another transaction was quicker: {in_one_line(error)}") from error
         except psycopg.Error as error:
             self._note_outage(error)
-            kind = Rejected if isinstance(error, _REJECTED) else Unavailable
-            raise kind(f"the database cannot be written: {in_one_line(error)}") from error
+            what = "the database cannot be written"
+            if isinstance(error, _REJECTED):
+                raise Rejected(f"{what}: {in_one_line(error)}") from error
+            raise unavailable(error, what) from error
         self._note_outage(None)
         return result
 
@@ -197,7 +209,7 @@ class PostgresBackend:
             result = await asyncio.get_running_loop().run_in_executor(self._reading, run)
         except psycopg.Error as error:
             self._note_outage(error)
-            raise Unavailable(f"the database cannot be read: {in_one_line(error)}") from error
+            raise unavailable(error, "the database cannot be read") from error
         self._note_outage(None)
         return result
 
@@ -274,7 +286,7 @@ async def session_lock(address: PostgresSchema, name: str, patience: float) -> A
                 await asyncio.sleep(_RETRY_PAUSE)
             yield
     except psycopg.Error as error:
-        raise Unavailable(f"the database cannot be reached: {in_one_line(error)}") from error
+        raise unavailable(error, "the database cannot be reached") from error
 
 
 def _prepare(address: PostgresSchema, patience: float) -> None:
@@ -286,9 +298,7 @@ def _prepare(address: PostgresSchema, patience: float) -> None:
             adapt(raw)
             migrate(PostgresConnection(raw), address)
     except psycopg.Error as error:
-        raise Unavailable(
-            f"{address}: cannot be used as a database: {in_one_line(error)}"
-        ) from error
+        raise unavailable(error, f"{address}: cannot be used as a database") from error
 
 
 def _pool(
@@ -321,7 +331,8 @@ def _conninfo(address: PostgresSchema, patience: float | None = None) -> str:
     options = f'{_SESSION_OPTIONS} -c search_path="{address.schema}",public'
     if patience is not None:
         options += f" -c lock_timeout={int(patience * 1000)}"
-    return make_conninfo(address.url, options=options, application_name=address.schema)
+    known = _TIMEOUTS | conninfo_to_dict(address.url)
+    return make_conninfo(**known | {"options": options, "application_name": address.schema})
 
 
 _REJECTED = (psycopg.IntegrityError, psycopg.DataError, psycopg.errors.ProgramLimitExceeded)
