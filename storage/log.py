@@ -19,7 +19,7 @@ from storage.chat_log.event import VISIBILITY_TIMEOUT, Event, PendingEvent, Plac
 from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import rules
 from storage.db.database import Connection, Database
-from storage.db.errors import Rejected, Unavailable
+from storage.db.errors import Rejected, StorageError, Unavailable
 from storage.search.models import SearchPage, SearchQuery
 from storage.search.search import search
 
@@ -97,7 +97,11 @@ class ChatLog:
                     {drained, *running}, timeout=_CLOSING_TIMEOUT, return_when="FIRST_COMPLETED"
                 )
                 if not drained.done():
-                    _log.error("log.lines_lost", lines=log._waiting)
+                    ended = [each for each in running if each.done() and not each.cancelled()]
+                    if any(isinstance(each.exception(), StorageError) for each in ended):
+                        _log.info("log.fenced", lines=log._waiting)  # a successor logs them
+                    else:
+                        _log.error("log.lines_lost", lines=log._waiting)
                 for task in (drained, *running):
                     task.cancel()
 
