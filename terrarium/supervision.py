@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -67,18 +67,27 @@ def is_stopped_within(seconds: float) -> bool:
     return asyncio.run(wait())
 
 
+async def _nothing() -> None:
+    pass
+
+
 async def serve_until_stopped(
-    serving: Coroutine[Any, Any, None], *background: Coroutine[Any, Any, None]
+    serving: Coroutine[Any, Any, None],
+    *background: Coroutine[Any, Any, None],
+    finish: Callable[[], Coroutine[Any, Any, None]] = _nothing,
 ) -> None:
     """Run `serving` until it returns or `told_to_stop`, with `background`; none runs on return.
 
-    Raises an ExceptionGroup of their errors.
+    When told to stop, `finish` runs before they are cancelled. Raises an ExceptionGroup of their
+    errors.
     """
     async with asyncio.TaskGroup() as tasks:
         beside = [*map(tasks.create_task, background)]
         main, stopping = tasks.create_task(serving), tasks.create_task(told_to_stop())
         # An error of any task makes the group cancel this wait and all other tasks.
         await asyncio.wait({main, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not main.done():
+            await finish()
         # What runs in the background never ends by itself, so the group would not end either.
         for task in (*beside, main, stopping):
             task.cancel()

@@ -44,6 +44,7 @@ from terrarium.clock import Clock, SystemClock
 from terrarium.config import Config, ConfigError
 from terrarium.supervision import root_cause, serve_until_stopped
 
+_FINISHING_TIME = 2.0  # seconds that answers have when the process is told to stop
 _REMINDER_RETRY = timedelta(seconds=15)  # retry interval of a reminder that could not be said
 
 T = TypeVar("T")
@@ -308,6 +309,7 @@ class Tendril(ABC):
                     self._speak(),
                     self._answer_peers(),
                     *self.background(),
+                    finish=lambda: self.turns.close(_FINISHING_TIME),
                 )
         except ExceptionGroup as group:  # of our tasks, or of those of a resource
             raise root_cause(group) from group
