@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -63,6 +63,11 @@ class Engine(Protocol):
     def isolates_keys(self) -> bool:
         """True if prompts with different `cache_salt` never share entries of the prefix cache."""
         return False
+
+    @property
+    def upstreams(self) -> Sequence[Any]:
+        """The servers that it sends requests to, for the metrics (`UpstreamState`)."""
+        return ()
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Start and stop the engine's processes and connections."""

@@ -134,6 +134,11 @@ class ChatLog:
         return pending_event
 
     @property
+    def waiting(self) -> int:
+        """The number of events that are not durable yet."""
+        return self._waiting
+
+    @property
     def trouble(self) -> str:
         """Why nothing can be written at the moment, and how many lines wait, as text for people; ""
         when all is well."""

@@ -117,7 +117,8 @@ class AdmittedEngine:
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Start and stop the engine, and with it the gauges of its queue."""
-        with self._metering.metrics.watch_queue(self._name, self._queue.scheduler):
+        queue, upstreams = self._queue.scheduler, self._engine.upstreams
+        with self._metering.metrics.watch_queue(self._name, queue, upstreams):
             async with self._engine.lifespan():
                 yield
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import structlog
 from pydantic_core import from_json
@@ -80,6 +81,12 @@ class Upstream:
     model: str | None = None
     takes_salt: bool = False
     counts_chats: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its URL without a scheme, and without what may be secret in it."""
+        parts = urlsplit(self.url)
+        return parts.netloc.rpartition("@")[2] + parts.path
 
     def record_success(self) -> None:
         """Close the circuit, and forget earlier failures."""
@@ -293,6 +300,11 @@ class UpstreamEngine(Engine):
         self._share = math.inf if slots is None else max(1, slots // len(self._upstreams))
         self._is_running = False
         self._turn = itertools.count()
+
+    @property
+    def upstreams(self) -> Sequence[Upstream]:
+        """The servers that it sends requests to."""
+        return self._upstreams
 
     @property
     def is_busy(self) -> bool:

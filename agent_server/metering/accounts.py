@@ -317,6 +317,7 @@ class UsageRecorder:
     def __init__(self, usage: UsageSettings) -> None:
         self._prices = usage.prices
         self._keeps_spenders = any(each.is_of_people for each in usage.budgets.values())
+        self._database: Database | None = None
         self._table: UsageTable
         self._spenders: SpenderUsage
         self._tally = WriteBehindCounter[UsageKey](lambda amounts: self._table.add(amounts))
@@ -342,6 +343,7 @@ class UsageRecorder:
     async def writing_to(self, database: Database) -> AsyncIterator[None]:
         """Write the counts to `database` every few seconds and at the end of the block."""
         self._table, self._spenders = UsageTable(database), SpenderUsage(database)
+        self._database = database
         async with self._tally.writing(), self._people.writing():
             forgetting = asyncio.create_task(self._forget_spenders())
             try:
@@ -349,6 +351,11 @@ class UsageRecorder:
             finally:
                 forgetting.cancel()
                 await asyncio.wait({forgetting})
+
+    @property
+    def is_database_away(self) -> bool:
+        """True while the server's database cannot be reached."""
+        return self._database is not None and self._database.is_away
 
     @property
     def is_behind(self) -> bool:
@@ -388,4 +395,5 @@ class Metering:
         self.accounts, self.recorder = Accounts(usage.budgets), UsageRecorder(usage)
         self.metrics = Metrics()
         self.metrics.watch_disk(lambda: self.recorder.is_behind)
+        self.metrics.watch_database(lambda: self.recorder.is_database_away)
         self.log_prompts = log_prompts

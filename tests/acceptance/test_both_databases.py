@@ -26,9 +26,10 @@ from tests.kit.stores import Stores
 
 @dataclass(frozen=True, slots=True)
 class Bot:
-    """A running bot: its process, and where IRC and the pages are."""
+    """A running bot: its process, and where the agent server, IRC and the pages are."""
 
     process: asyncio.subprocess.Process
+    server: str
     irc_port: int
     web: str
 
@@ -46,7 +47,8 @@ async def up(data: Path, script: ScriptedOpenAI, storage: Mapping[str, str]) -> 
         ready = await line_with(process.stdout, "ready")
         below = psutil.Process(process.pid).children(recursive=True)
         irc = ready.split("IRC ")[1].split()[0].rpartition(":")[2]
-        yield Bot(process, int(irc), ready.split("web ")[1].split()[0])
+        server = ready.split("agent server ")[1].split()[0]
+        yield Bot(process, server, int(irc), ready.split("web ")[1].split()[0])
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
         await process.communicate()

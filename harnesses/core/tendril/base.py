@@ -330,8 +330,9 @@ class Tendril(ABC):
 
     @property
     def disk_trouble(self) -> str:
-        """Why nothing can be written to disk at the moment, "" if it can."""
-        return self.log.chat_log.trouble or self.status.disk_trouble
+        """Why nothing can be written at the moment, "" if it can."""
+        away = "the database cannot be reached" * self.medium_services.is_database_away
+        return self.log.chat_log.trouble or self.status.disk_trouble or away
 
     async def _follow_files(self) -> None:
         """Reload when a file changes or SIGHUP arrives, until cancelled. If that fails, the

@@ -26,12 +26,13 @@ from llm.messages.errors import ModelError
 from llm.messages.message import Question
 from llm.reading.reading import Reading, Surroundings
 from llm.tools.toolbox import Toolbox
-from storage.db.errors import StorageError
+from storage.db.errors import ServerAway, StorageError
 from storage.log import ChatLog
 from storage.memory.conversations import PromptWindow
 from terrarium.cancellation import CancelScope, ScopeCancelled, await_shielded
 
 FAILED = "Something went wrong on my side; it has been noted. Please try again."
+NO_DATABASE = "I cannot reach my database at the moment; please ask again later."
 NO_DISK = "I cannot use my files at the moment (the disk may be full); please tell whoever runs me."
 RESTARTED = "I am being restarted; please ask again in a moment."
 
@@ -219,7 +220,7 @@ class Turns:
             return TurnResult(error.sentence, ok=False)
         except StorageError as error:
             _log.error("turn.no_disk", tendril=self._resources.name, error=str(error))
-            return TurnResult(NO_DISK, ok=False)
+            return TurnResult(NO_DATABASE if isinstance(error, ServerAway) else NO_DISK, ok=False)
         except Exception:  # noqa: BLE001 -- the turn boundary: no traceback may reach a person
             _log.exception("turn.failed", tendril=self._resources.name)
             return TurnResult(FAILED, ok=False)

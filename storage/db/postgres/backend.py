@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -81,6 +81,8 @@ class PostgresBackend:
     server would lose commits that were not flushed, unnoticed by a process that goes on and waits
     for a later flush. With SQLite such commits outlive the process, and only a power cut, which
     also ends the process, loses them.
+
+    `is_away` is True while no connection can be opened.
     """
 
     def __init__(self, address: PostgresSchema, patience: float) -> None:
@@ -93,7 +95,7 @@ class PostgresBackend:
         self._lock = asyncio.Lock()
         self._name = secrets.token_hex(8)  # of our row in the table `writers`
         self._last_write = 0  # the number of our last write, stored in that row
-        self._is_away = False  # whether the server could not be reached at the last attempt
+        self.is_away = False
 
     def connect(self) -> None:
         """Open the pools. Blocks."""
@@ -130,7 +132,8 @@ class PostgresBackend:
         except psycopg.errors.UniqueViolation as error:
             raise Conflict(f"another transaction was quicker: {in_one_line(error)}") from error
         except psycopg.Error as error:
-            self._note_outage(error)
+            if isinstance(error, PoolTimeout):
+                self._note_outage(error)
             what = "the database cannot be written"
             if isinstance(error, _REJECTED):
                 raise Rejected(f"{what}: {in_one_line(error)}") from error
@@ -139,13 +142,12 @@ class PostgresBackend:
         return result
 
     def _note_outage(self, error: psycopg.Error | None) -> None:
-        """Log that the server cannot be reached, or can again, once each."""
-        if isinstance(error, PoolTimeout) and not self._is_away:
-            self._is_away = True
-            _log.warning("postgres.away", reason=in_one_line(error))
-        elif error is None and self._is_away:
-            self._is_away = False
+        """Note and log, once each, that no connection can be opened, or one can again."""
+        if error is None and self.is_away:
             _log.info("postgres.back")
+        elif error is not None and not self.is_away:
+            _log.warning("postgres.away", reason=in_one_line(error))
+        self.is_away = error is not None
 
     def _write_beside_others(self, work: Callable[[Connection], T]) -> T:
         with self._writers.connection() as raw, raw.transaction():
@@ -208,7 +210,8 @@ class PostgresBackend:
         try:
             result = await asyncio.get_running_loop().run_in_executor(self._reading, run)
         except psycopg.Error as error:
-            self._note_outage(error)
+            if isinstance(error, PoolTimeout):
+                self._note_outage(error)
             raise unavailable(error, "the database cannot be read") from error
         self._note_outage(None)
         return result
@@ -239,17 +242,22 @@ class PostgresBackend:
         channel = sql.Identifier(self._address.schema)
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(
+                listener = await psycopg.AsyncConnection.connect(
                     _conninfo(self._address), autocommit=True
-                ) as raw:
+                )
+            except psycopg.OperationalError as error:
+                self._note_outage(error)
+                await asyncio.sleep(_RETRY_PAUSE)
+                continue
+            self._note_outage(None)
+            with suppress(psycopg.OperationalError):
+                async with listener as raw:
                     await raw.execute(sql.SQL("LISTEN {}").format(channel))
                     yield
                     while True:
                         async for _ in raw.notifies(timeout=_WAKE_INTERVAL, stop_after=1):
                             pass
                         yield
-            except psycopg.OperationalError:
-                await asyncio.sleep(_RETRY_PAUSE)
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from typing import get_args
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -15,6 +16,7 @@ from agent_server.errors import EngineMisconfigured
 from tests.kit.agent_server import agent_client, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 from tests.kit.upstream_servers import MODELS, Kind, upstream_server
 
 CHAT = "/v1/chat/completions"
@@ -86,6 +88,22 @@ async def test_a_conversation_goes_elsewhere_while_its_upstream_is_full_and_come
             await busy
             await http.post(CHAT, json=HELLO, headers=session("s"))
             assert len(home.requests) == 3
+
+
+async def test_the_metrics_show_which_upstream_is_down() -> None:
+    gone = f"http://127.0.0.1:{free_port()}"
+    async with (
+        ScriptedOpenAI(model="m") as script,
+        agent_client({"upstream": f"{gone},{script.url}", "slots": 2}) as http,
+    ):
+        down, up = (
+            f'terrarium_upstream_up{{model="terra",upstream="{urlsplit(url).netloc}"}} {value}'
+            for url, value in ((gone, 0.0), (script.url, 1.0))
+        )
+        async with asyncio.timeout(PATIENCE):
+            while down not in (text := (await http.get("/metrics")).text):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert up in text
 
 
 async def test_a_router_in_front_of_engines_is_told_the_conversation_but_not_its_name() -> None:
