@@ -54,7 +54,7 @@ class RestartPolicy:
 
     first: float = 0.5
     longest: float = 30.0
-    stable: float = 60.0
+    stable: float = 10.0
     grace: float = 4.0
 
 

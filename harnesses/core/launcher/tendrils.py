@@ -87,10 +87,10 @@ def run_until_stopped(
             say(f"terrarium: {lost}; standing by")
             process = again()
         except ServerAway as away:
+            process.status.waiting(str(away))
             if str(away) != said:
                 said = str(away)
                 say(f"terrarium: {said}; waiting for it")
-            process.status.waiting(said)
             if is_stopped_within(_DATABASE_PAUSE):
                 return process.status.report(ProcessState.STOPPED)
             process = again()
