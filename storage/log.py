@@ -6,9 +6,10 @@ Every read names a `Scope`; `storage.chat_log.event_table` is the only place tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ import structlog
 from storage.chat_log import event_table
 from storage.chat_log.event import VISIBILITY_TIMEOUT, Event, PendingEvent, Place, Scope
 from storage.chat_log.event_table import Query
+from storage.chat_log.journal import Journal
 from storage.chat_log.opt_outs import rules
 from storage.db.database import Connection, Database
 from storage.db.errors import Rejected, StorageError, Unavailable
@@ -31,6 +33,13 @@ _GATHERING_TIME = 0.005  # seconds for which commits gather before an fsync, so 
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a write that failed
 _CLOSING_TIMEOUT = 3.0  # seconds that closing waits for the last batches
 _EVENTS_PER_READ = 1_000  # events that are in memory at once
+_MAX_COMPARED = 100_000  # lines of the log to compare with
+
+CLOCK_SKEW = timedelta(seconds=2)
+"""Tolerance at the beginning of the gap, for a server clock that is behind ours."""
+
+OWN_CLOCK_SKEW = timedelta(seconds=30)
+"""Tolerance for our own lines, which were logged with the time of our clock."""
 
 MAX_QUEUED_EVENTS = 20_000
 """Maximum number of events that wait in memory while writing fails, about 20 MB."""
@@ -62,8 +71,8 @@ class ChatLog:
     live readers do not wait for the disk, and one fsync serves all commits since the last.
     """
 
-    def __init__(self, database: Database) -> None:
-        self.database, self.read = database, database.read
+    def __init__(self, database: Database, journal: Journal | None = None) -> None:
+        self.database, self.read, self._journal = database, database.read, journal
         self.check: Callable[[Connection], None] | None = None
         """Runs at the beginning of each transaction that writes queued events. It is for fencing:
         an exception other than Unavailable, such as LeaseLost, rolls the transaction back and ends
@@ -83,10 +92,15 @@ class ChatLog:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, database: Database) -> AsyncIterator[ChatLog]:
+    async def open(
+        cls, database: Database, journal: Journal | None = None
+    ) -> AsyncIterator[ChatLog]:
         """Open a log that stores queued events; on leaving, wait until the queue is stored, or for
-        `_CLOSING_TIMEOUT` seconds."""
-        log = cls(database)
+        `_CLOSING_TIMEOUT` seconds.
+
+        What is not stored yet is also in the `journal`, which has to be open.
+        """
+        log = cls(database, journal)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(log._write_all()), tasks.create_task(log._store_all())]
             try:
@@ -100,6 +114,8 @@ class ChatLog:
                     ended = [each for each in running if each.done() and not each.cancelled()]
                     if any(isinstance(each.exception(), StorageError) for each in ended):
                         _log.info("log.fenced", lines=log._waiting)  # a successor logs them
+                    elif journal:
+                        _log.warning("log.lines_kept", lines=log._waiting)  # for the next start
                     else:
                         _log.error("log.lines_lost", lines=log._waiting)
                 for task in (drained, *running):
@@ -127,7 +143,10 @@ class ChatLog:
             pending_event.mark_settled(0)
             pending_event.durable.cancel()
             return pending_event
-        self._waiting += pending_event.event is not None
+        if pending_event.event:
+            self._waiting += 1
+            if self._journal:
+                self._journal.add(pending_event.event)
         pending_event.before = self._last
         self._last = pending_event
         self._queue.put_nowait(pending_event)
@@ -158,6 +177,17 @@ class ChatLog:
                     raise Unavailable(next(iter(self._errors.values())))
         finally:
             stored.cancel()
+
+    async def recover(self, journal: Journal, keeps: Callable[[Event], bool]) -> None:
+        """Queue the events that dead processes have left behind and that are not in the log, if
+        they may be kept. Raises Unavailable."""
+        with journal.left_behind() as events:
+            known = await find_logged(self, events)
+            missing = [each for number, each in enumerate(events) if number not in known]
+            for event in filter(keeps, missing):
+                self.write(event)
+        if missing:
+            _log.info("log.recovered", lines=len(missing))
 
     async def add(self, events: Sequence[Event]) -> Sequence[int]:
         """Store many events in one transaction and return their ids. It is meant for imports, in
@@ -317,6 +347,8 @@ class ChatLog:
                 self._waiting -= pending_event.event is not None
                 pending_event.mark_durable()
                 self._queue.task_done()
+            if self._journal and not self._waiting:
+                self._journal.clear()
 
     async def _retry(self, step: str, work: Callable[..., Awaitable[T]], *values: object) -> T:
         """Return the result of `work`, retried until it succeeds: a full disk must not lose a line.
@@ -343,3 +375,44 @@ class ChatLog:
         if self._errors.pop(step, None) and not self._errors:
             _log.info("log.written_again", waited=self._waiting, lost=self._dropped)
             self._dropped = 0
+
+
+async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Event]:
+    """Return the logged events that match `records`, by index in `records`.
+
+    They match if they have the same place, sender, target, type and text, and the same message id
+    or, without ids, times that differ by no more than the clocks may. Each logged event matches at
+    most one record, so repeated lines are counted correctly. Raises Unavailable.
+    """
+    if not records:
+        return {}
+    query = Query(
+        scope=Scope.from_places(*{Place(each.network, each.channel) for each in records}),
+        since=min(each.time for each in records) - OWN_CLOCK_SKEW,
+        until=max(each.time for each in records) + OWN_CLOCK_SKEW,
+        limit=_MAX_COMPARED,
+    )
+    known: dict[tuple[str, ...], list[Event]] = {}
+    for event in await log.find(query):
+        known.setdefault(matching_key(event), []).append(event)
+    found = {}
+    for number, record in enumerate(records):
+        candidates = known.get(matching_key(record), [])
+        if same := next((each for each in candidates if _is_same(record, each)), None):
+            candidates.remove(same)
+            found[number] = same
+    return found
+
+
+def matching_key(event: Event) -> tuple[str, ...]:
+    """Return what two records of one event have in common, besides about the same time."""
+    place = (event.network, event.channel.lower())
+    # A message of several lines is logged as one event each; its first line stands for it.
+    text = event.text.partition("\n")[0]
+    return (*place, event.type.value, event.nick.lower(), event.target.lower(), text)
+
+
+def _is_same(record: Event, known: Event) -> bool:
+    if record.msgid and known.msgid:
+        return record.msgid == known.msgid
+    return abs(record.time - known.time) <= (OWN_CLOCK_SKEW if known.own else CLOCK_SKEW)

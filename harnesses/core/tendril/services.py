@@ -22,6 +22,8 @@ from harnesses.core.tendril.turns import Turns
 from llm.agent.trace import expire_runs
 from llm.client.response import Heartbeat
 from llm.log_questions import Quoting
+from storage.chat_log.journal import Journal
+from storage.connection import Dialect
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.settings import StorageSettings, log_address, store_address
@@ -64,9 +66,14 @@ class MediumServices:
                 shared = await opened.enter_async_context(Database.open(address))
             embeds = resources.client if config.section(StorageSettings).semantic else None
             # On leaving, all that was recorded is stored before the databases are closed.
-            chat_log = await opened.enter_async_context(ChatLog.open(shared))
+            journal = None  # a disk that takes no lines in SQLite would take no journal either
+            if shared.dialect is Dialect.POSTGRES:
+                journal = opened.enter_context(Journal(config.data, name).opened())
+            chat_log = await opened.enter_async_context(ChatLog.open(shared, journal))
             log = TendrilLog(shared, chat_log, name, clock, Quoting(agent.zone), embeds)
-            await log.opt_outs.load()
+            rules = await log.opt_outs.load()
+            if journal:
+                await chat_log.recover(journal, rules.keeps)
             messages = Database.open(store_address(config, "outbox"))
             outbox = TendrilOutbox(await opened.enter_async_context(messages), name)
             yield cls(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 from tests.kit.postgres import PostgresServer, postgres_server
 
+NOBODY = "http://127.0.0.1:9"  # no agent server listens there
 pytestmark = [pytest.mark.process, pytest.mark.postgres]
 
 
@@ -34,16 +36,18 @@ async def killed() -> AsyncIterator[tuple[PostgresServer, str]]:
 async def test_a_tendril_connects_once_its_database_is_there(tmp_path: Path) -> None:
     async with killed() as (server, url), inspircd() as ircd:
         settings = {"IRC_SERVER": "127.0.0.1", "IRC_PORT": str(ircd.port), "STORAGE_URL": url}
-        settings |= {"AGENT_API_URL": f"http://127.0.0.1:{free_port()}"}
+        settings |= {"AGENT_API_URL": NOBODY}
         async with (
             irc_client(ircd.port, "ada") as ada,
             begun("run", "irc", "--data", "data", cwd=tmp_path, **settings) as process,
         ):
             await ada.join("#terrarium")
             await line_with(process.stderr, "waiting for it")
-            said = report(tmp_path / "data", "irc")
-            assert said
-            assert said.state is ProcessState.WAITING
+            async with asyncio.timeout(PATIENCE):  # between two attempts to start
+                while (said := report(tmp_path / "data", "irc")) is None or (  # noqa: ASYNC110
+                    said.state is not ProcessState.WAITING
+                ):
+                    await asyncio.sleep(0.05)
             await asyncio.to_thread(server.start)
             await ada.expect(r"^:Terra!\S+ JOIN ")
             process.send_signal(signal.SIGTERM)
@@ -65,6 +69,32 @@ async def test_what_waits_for_the_database_can_be_stopped(
         process.send_signal(signal.SIGTERM)
         await process.communicate()
         assert process.returncode in (0, -signal.SIGTERM)  # it may be at an attempt to start
+
+
+async def test_lines_heard_while_the_database_is_away_survive_a_kill(tmp_path: Path) -> None:
+    with postgres_server() as server:
+        async with inspircd() as ircd, irc_client(ircd.port, "ada") as ada:
+            settings = {"IRC_SERVER": "127.0.0.1", "IRC_PORT": str(ircd.port)}
+            settings |= {"AGENT_API_URL": NOBODY, "STORAGE_URL": server.create("bot")}
+            await ada.join("#terrarium")
+            async with begun("run", "irc", cwd=tmp_path, **settings) as process:
+                await ada.expect(r"^:Terra!\S+ JOIN ")
+                await ada.say("#terrarium", "line 1")
+                server.kill()
+                for number in range(2, 5):
+                    await ada.say("#terrarium", f"line {number}")
+                await ada.settle()
+                await line_with(process.stderr, "log.write_failed")
+                process.kill()
+                await ada.expect(r"^:Terra!\S+ QUIT ")
+            await asyncio.to_thread(server.start)
+            async with begun("run", "irc", cwd=tmp_path, **settings) as process:
+                await ada.expect(r"^:Terra!\S+ JOIN ")
+                process.send_signal(signal.SIGTERM)
+                await process.communicate()
+        done = await terrarium("logs", "export", cwd=tmp_path, **settings)
+    assert re.findall(r"line \d", done.out) == [f"line {number}" for number in range(1, 5)]
+    assert not list((tmp_path / "data" / "run").glob("*.journal"))
 
 
 async def test_a_tendril_that_waits_for_the_database_ends_with_its_supervisor(
