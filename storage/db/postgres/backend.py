@@ -36,6 +36,7 @@ _WRITERS = 3  # threads; one writes at a time, besides those that are not exclus
 # Seconds to wait for the outcome of a COMMIT during which the server went away.
 _OUTCOME_TIMEOUT = 300.0
 _RETRY_PAUSE = 0.2  # seconds between two attempts to reach a server that is away
+_IDLE_TIMEOUT = 60.0  # seconds after which an unused session is closed: PostgreSQL has few
 # Seconds after which a listener wakes by itself, in case a notification was lost.
 _WAKE_INTERVAL = 30.0
 # One lock for each schema, held until the end of the transaction.
@@ -320,8 +321,9 @@ def _pool(
 
     return ConnectionPool(
         _conninfo(address, patience),
-        min_size=1,
+        min_size=0,
         max_size=size,
+        max_idle=_IDLE_TIMEOUT,
         open=False,
         configure=configure,
         check=ConnectionPool.check_connection,
