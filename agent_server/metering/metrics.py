@@ -38,7 +38,7 @@ class AdmissionState(Protocol):
 
 
 class UpstreamState(Protocol):
-    """What the metrics show of an upstream."""
+    """The state of an upstream that the metrics show."""
 
     down: bool
     in_flight: int

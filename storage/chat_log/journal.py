@@ -33,7 +33,7 @@ class Journal:
         self._is_empty = True
 
     @contextmanager
-    def opened(self) -> Iterator[Journal]:
+    def hold(self) -> Iterator[Journal]:
         """Keep the file open within the block; delete it at the end if it is empty. Raises
         OSError."""
         path = self._data / "run" / f"{self._name}-{secrets.token_hex(4)}{_SUFFIX}"

@@ -88,7 +88,7 @@ class Person:
         """The nick of the person, as a set."""
         return {self.nick}
 
-    def said(self, event: Event) -> bool:
+    def may_own(self, event: Event) -> bool:
         """Return True if an event that is not in the log yet may be theirs."""
         return event.network == self.network and (
             person_of(event.nick) == person_of(self.nick)
@@ -121,7 +121,7 @@ class NamedPerson:
         query = Query(scope=EVERYTHING, network=self.network, own=False)
         return [replace(query, nick=self.nick, account=self.account)]
 
-    def said(self, event: Event) -> bool:
+    def may_own(self, event: Event) -> bool:
         """Return True if an event that is not in the log yet is theirs."""
         return self.network in (None, event.network) and (
             (self.nick is not None and person_of(event.nick) == person_of(self.nick))
@@ -168,7 +168,7 @@ async def forget(
     `actor` is named in the audit log. Raises StorageError if the erasure could not be recorded, in
     which case nothing is removed. After any later error the result is not finished.
     """
-    await asyncio.to_thread(remove_events, data, person.said)
+    await asyncio.to_thread(remove_events, data, person.may_own)
     erasure = await _plan(database, log, person, data, actor)
     number = await PendingErasures(database).add(erasure) if erasure else 0
     try:

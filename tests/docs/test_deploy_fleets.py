@@ -114,6 +114,7 @@ def test_every_node_gets_the_variables_that_we_set_where_we_start_ray() -> None:
             assert environment(KUBERAY)[name] == value
 
 
+@pytest.mark.server  # Ray's import looks for a free port
 def test_ray_serve_takes_the_configurations_and_the_application_their_arguments() -> None:
     schema = pytest.importorskip("ray.serve.schema")
     app = pytest.importorskip("agent_server.ray.app")

@@ -23,7 +23,6 @@ from llm.agent.trace import expire_runs
 from llm.client.response import Heartbeat
 from llm.log_questions import Quoting
 from storage.chat_log.journal import Journal
-from storage.connection import Dialect
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.settings import StorageSettings, log_address, store_address
@@ -67,8 +66,8 @@ class MediumServices:
             embeds = resources.client if config.section(StorageSettings).semantic else None
             # On leaving, all that was recorded is stored before the databases are closed.
             journal = None  # a disk that takes no lines in SQLite would take no journal either
-            if shared.dialect is Dialect.POSTGRES:
-                journal = opened.enter_context(Journal(config.data, name).opened())
+            if not isinstance(address, Path):
+                journal = opened.enter_context(Journal(config.data, name).hold())
             chat_log = await opened.enter_async_context(ChatLog.open(shared, journal))
             log = TendrilLog(shared, chat_log, name, clock, Quoting(agent.zone), embeds)
             rules = await log.opt_outs.load()

@@ -14,13 +14,13 @@ from tests.kit.lines import said
 
 
 def left_by_a_dead_process(data: Path, *texts: str) -> None:
-    with Journal(data, "irc").opened() as journal:
+    with Journal(data, "irc").hold() as journal:
         for text in texts:
             journal.add(said(text))
 
 
 async def recovered(data: Path, database: Database) -> list[str]:
-    with Journal(data, "irc").opened() as journal:
+    with Journal(data, "irc").hold() as journal:
         async with ChatLog.open(database, journal) as log:
             await log.recover(journal, lambda event: "secret" not in event.text)
     found = await ChatLog(database).find(Query(scope=PUBLIC))
@@ -42,7 +42,7 @@ async def test_the_journal_of_a_living_process_or_another_tendril_is_left_alone(
     database: Database, tmp_path: Path
 ) -> None:
     left_by_a_dead_process(tmp_path, "one")
-    with Journal(tmp_path, "irc").opened() as journal, Journal(tmp_path, "web").opened() as other:
+    with Journal(tmp_path, "irc").hold() as journal, Journal(tmp_path, "web").hold() as other:
         journal.add(said("two"))
         other.add(said("three"))
         assert await recovered(tmp_path, database) == ["one"]
@@ -58,7 +58,7 @@ async def test_a_half_written_line_costs_no_other(database: Database, tmp_path: 
 async def test_events_of_a_stored_batch_are_removed_at_once(
     database: Database, tmp_path: Path
 ) -> None:
-    with Journal(tmp_path, "irc").opened() as journal:
+    with Journal(tmp_path, "irc").hold() as journal:
         async with ChatLog.open(database, journal) as log:
             await log.append(said("one"))
             (path,) = (tmp_path / "run").glob("irc-*.journal")
@@ -68,7 +68,7 @@ async def test_events_of_a_stored_batch_are_removed_at_once(
 async def test_whoever_is_forgotten_does_not_come_back_from_a_journal(
     database: Database, tmp_path: Path
 ) -> None:
-    with Journal(tmp_path, "irc").opened() as journal:
+    with Journal(tmp_path, "irc").hold() as journal:
         journal.add(said("one"))
         journal.add(replace(said("two"), nick="Bob", type=EventType.ACTION))
     await forget(database, ChatLog(database), NamedPerson(None, "bob"), tmp_path)
