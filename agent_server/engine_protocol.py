@@ -56,6 +56,10 @@ class ModelInfo:
     is_final: bool = True
 
 
+TRACEPARENT = "traceparent"
+"""The field of a request body with the span of the client that sent it."""
+
+
 class Engine(Protocol):
     """One model, wherever it runs."""
 
@@ -84,6 +88,7 @@ class Engine(Protocol):
         - `max_tokens` is the only limit of the answer; without it the engine's own applies.
         - `cache_salt` keeps the cached prompts of different keys apart; engines that cannot do that
           drop it.
+        - `traceparent` becomes the header of W3C's Trace Context for an upstream.
         - `"stream": false` says that nobody waits for the first words: the answer may be one chunk.
         - `session` keeps a conversation on one instance of the engine.
         """

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import structlog
 from pydantic_core import from_json
 
-from agent_server.engine_protocol import Engine
+from agent_server.engine_protocol import TRACEPARENT, Engine
 from agent_server.engines.cache_salt import CACHE_SALT
 from agent_server.engines.errors import DETAIL_PATHS, to_api_error
 from agent_server.errors import (
@@ -402,9 +402,11 @@ class UpstreamEngine(Engine):
 
     async def ask(self, upstream: Upstream, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request to one upstream; the caller closes the response. Raises ApiError."""
-        content = None
+        content, own = None, request.headers
         if request.body is not None:
             body = dict(request.body)
+            if trace := body.pop(TRACEPARENT, None):
+                own = {**own, TRACEPARENT: trace}
             if request.names_model and not body.get("model"):
                 if upstream.model is None:
                     upstream.model = (await self.cards(upstream))[0]["id"]
@@ -417,7 +419,7 @@ class UpstreamEngine(Engine):
         upstream.in_flight += 1
         try:
             connection = await upstream.connection_pool.request(
-                request.method, request.path, content, request.headers
+                request.method, request.path, content, own
             )
         except BaseException as error:
             upstream.in_flight -= 1

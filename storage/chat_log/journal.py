@@ -16,6 +16,7 @@ from typing import IO
 from pydantic import TypeAdapter, ValidationError
 
 from storage.chat_log.event import Event
+from storage.db.errors import Unavailable
 from storage.db.private_files import make_file, make_folder
 
 _EVENT = TypeAdapter(Event)
@@ -71,13 +72,16 @@ class Journal:
 
 
 def remove_events(data: Path, belongs: Callable[[Event], bool]) -> None:
-    """Remove events from the journals of dead processes. Blocks. Raises OSError."""
-    with _taken(data, f"*{_SUFFIX}") as files:
-        for _, file in files:
-            kept = [each for each in _read(file) if not belongs(each)]
-            file.seek(0)
-            file.truncate()
-            file.writelines(_EVENT.dump_json(each) + b"\n" for each in kept)
+    """Remove events from the journals of dead processes. Blocks. Raises Unavailable."""
+    try:
+        with _taken(data, f"*{_SUFFIX}") as files:
+            for _, file in files:
+                kept = [each for each in _read(file) if not belongs(each)]
+                file.seek(0)
+                file.truncate()
+                file.writelines(_EVENT.dump_json(each) + b"\n" for each in kept)
+    except OSError as error:
+        raise Unavailable(f"{error.filename}: cannot be changed: {error.strerror}") from error
 
 
 @contextmanager

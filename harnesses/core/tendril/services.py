@@ -67,12 +67,14 @@ class MediumServices:
             # On leaving, all that was recorded is stored before the databases are closed.
             journal = None  # a disk that takes no lines in SQLite would take no journal either
             if not isinstance(address, Path):
-                journal = opened.enter_context(Journal(config.data, name).hold())
+                with suppress(OSError):  # the local disk is full
+                    journal = opened.enter_context(Journal(config.data, name).hold())
             chat_log = await opened.enter_async_context(ChatLog.open(shared, journal))
             log = TendrilLog(shared, chat_log, name, clock, Quoting(agent.zone), embeds)
             rules = await log.opt_outs.load()
             if journal:
-                await chat_log.recover(journal, rules.keeps)
+                with suppress(OSError):
+                    await chat_log.recover(journal, rules.keeps)
             messages = Database.open(store_address(config, "outbox"))
             outbox = TendrilOutbox(await opened.enter_async_context(messages), name)
             yield cls(

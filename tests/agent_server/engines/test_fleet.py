@@ -120,6 +120,19 @@ async def test_a_router_in_front_of_engines_is_told_the_conversation_but_not_its
     assert all("secret" not in str(headers) for headers in upstream.headers)
 
 
+async def test_the_trace_of_a_client_is_passed_on_and_nothing_else_in_its_place() -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with (
+        upstream_server("vllm") as upstream,
+        agent_client({"upstream": upstream.url, "chooses_tools": False}) as http,
+    ):
+        upstream.headers.clear()
+        for value in (trace, "anything"):
+            await http.post(CHAT, json=HELLO, headers={"traceparent": value})
+    assert [headers.get("traceparent") for headers in upstream.headers] == [trace, None]
+    assert all("traceparent" not in body for body in upstream.chats)
+
+
 async def test_an_upstream_that_came_back_with_another_model_is_asked_for_that() -> None:
     async with ScriptedOpenAI(model="before") as script:
         engine = HttpEngine(UpstreamConfig([script.url], timeout=10))
