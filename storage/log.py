@@ -84,7 +84,7 @@ class ChatLog:
         self._newest = 0  # id that was written
         self._waiting = 0  # events that are not durable yet, those being written included
         # By step: commits may succeed while every fsync fails, and must not clear its error.
-        self._errors: dict[str, str] = {}
+        self._errors: dict[str, Unavailable] = {}
         self._dropped = 0
 
     def __repr__(self) -> str:
@@ -174,7 +174,7 @@ class ChatLog:
             while not stored.done():
                 await asyncio.wait({stored}, timeout=VISIBILITY_TIMEOUT)
                 if not stored.done() and self._errors:
-                    raise Unavailable(next(iter(self._errors.values())))
+                    raise next(iter(self._errors.values()))
         finally:
             stored.cancel()
 
@@ -186,6 +186,7 @@ class ChatLog:
             missing = [each for number, each in enumerate(events) if number not in known]
             for event in filter(keeps, missing):
                 self.write(event)
+            await self.flush()  # only now others find them in the log, and need not write them
         if missing:
             _log.info("log.recovered", lines=len(missing))
 
@@ -364,7 +365,7 @@ class ChatLog:
             except Unavailable as error:
                 if not self._errors:  # only the first failure: a disk may be full for days
                     _log.error("log.write_failed", error=str(error), waiting=self._waiting)
-                self._errors[step] = str(error)
+                self._errors[step] = error
                 await asyncio.sleep(_RETRY_PAUSE)
             else:
                 self._recover(step)

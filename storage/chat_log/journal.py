@@ -66,7 +66,8 @@ class Journal:
         """Yield the events of dead processes with our name; delete their files at the end of the
         block. Raises OSError."""
         with _taken(self._data, f"{self._name}-*{_SUFFIX}") as files:
-            yield [event for _, file in files for event in _read(file)]
+            # Once each: an attempt to store them may have left a copy in another journal.
+            yield list(dict.fromkeys(event for _, file in files for event in _read(file)))
             for path, _ in files:
                 path.unlink(missing_ok=True)
 
