@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -158,8 +158,10 @@ async def _kill_tendril(scene: _Scene, rng: random.Random) -> None:
         name = rng.choice(sorted(scene.supervisor.pids))
         before = scene.present()
         psutil.Process(scene.supervisor.pids[name]).kill()
-        while before and scene.present() == before:  # noqa: ASYNC110 - of another process
-            await asyncio.sleep(0.01)
+        with suppress(TimeoutError):  # it may not have been in the channel
+            async with asyncio.timeout(1):
+                while scene.present() == before:  # noqa: ASYNC110 - of another process
+                    await asyncio.sleep(0.01)
 
 
 async def _note_absence(scene: _Scene) -> None:

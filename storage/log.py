@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -30,6 +30,7 @@ __all__ = ["ChatLog", "EventContext", "Query"]
 _MAX_BATCH_EVENTS = 2_000  # events that are written in one transaction
 _YIELDS_PER_BATCH = 2  # iterations of the event loop before a batch is written, see `_batch`
 _GATHERING_TIME = 0.005  # seconds for which commits gather before an fsync, so that one serves all
+_RECOVERY_INTERVAL = 5.0  # seconds between two looks for the journals of dead processes
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a write that failed
 _CLOSING_TIMEOUT = 3.0  # seconds that closing waits for the last batches
 _EVENTS_PER_READ = 1_000  # events that are in memory at once
@@ -178,10 +179,12 @@ class ChatLog:
         finally:
             stored.cancel()
 
-    async def recover(self, journal: Journal, keeps: Callable[[Event], bool]) -> None:
-        """Queue the events that dead processes have left behind and that are not in the log, if
-        they may be kept. Raises Unavailable."""
-        with journal.left_behind() as events:
+    async def recover(self, keeps: Callable[[Event], bool]) -> None:
+        """Store the events that dead processes have left in journals and that are not in the log,
+        if they may be kept. Raises Unavailable and OSError."""
+        if self._journal is None:
+            return
+        with self._journal.left_behind() as events:
             known = await find_logged(self, events)
             missing = [each for number, each in enumerate(events) if number not in known]
             for event in filter(keeps, missing):
@@ -189,6 +192,14 @@ class ChatLog:
             await self.flush()  # only now others find them in the log, and need not write them
         if missing:
             _log.info("log.recovered", lines=len(missing))
+
+    async def keep_recovering(self, keeps: Callable[[Event], bool]) -> None:
+        """Do that again and again, until cancelled, for processes that end or are fenced beside
+        this one."""
+        while True:
+            await asyncio.sleep(_RECOVERY_INTERVAL)
+            with suppress(OSError, StorageError):
+                await self.recover(keeps)
 
     async def add(self, events: Sequence[Event]) -> Sequence[int]:
         """Store many events in one transaction and return their ids. It is meant for imports, in

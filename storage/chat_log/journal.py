@@ -38,10 +38,12 @@ class Journal:
         """Keep the file open within the block; delete it at the end if it is empty. Raises
         OSError."""
         path = self._data / "run" / f"{self._name}-{secrets.token_hex(4)}{_SUFFIX}"
+        unlocked = path.with_suffix(".tmp")  # so that nobody takes it before it is locked
         make_folder(path.parent)
-        make_file(path)
-        with path.open("ab", buffering=0) as self._file:
+        make_file(unlocked)
+        with unlocked.open("ab", buffering=0) as self._file:
             fcntl.flock(self._file, fcntl.LOCK_EX)
+            unlocked.rename(path)
             try:
                 yield self
             finally:

@@ -72,9 +72,8 @@ class MediumServices:
             chat_log = await opened.enter_async_context(ChatLog.open(shared, journal))
             log = TendrilLog(shared, chat_log, name, clock, Quoting(agent.zone), embeds)
             rules = await log.opt_outs.load()
-            if journal:
-                with suppress(OSError):
-                    await chat_log.recover(journal, rules.keeps)
+            with suppress(OSError):
+                await chat_log.recover(rules.keeps)
             messages = Database.open(store_address(config, "outbox"))
             outbox = TendrilOutbox(await opened.enter_async_context(messages), name)
             yield cls(
@@ -134,4 +133,6 @@ class MediumServices:
         )
         yield resources.configuration.prompts.mcp_servers.run()
         yield self.privacy.run()
+        rules = self.log.opt_outs
+        yield self.log.chat_log.keep_recovering(lambda event: rules.opt_out_rules.keeps(event))
         yield send()

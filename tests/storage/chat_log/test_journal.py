@@ -22,7 +22,7 @@ def left_by_a_dead_process(data: Path, *texts: str) -> None:
 async def recovered(data: Path, database: Database) -> list[str]:
     with Journal(data, "irc").hold() as journal:
         async with ChatLog.open(database, journal) as log:
-            await log.recover(journal, lambda event: "secret" not in event.text)
+            await log.recover(lambda event: "secret" not in event.text)
     found = await ChatLog(database).find(Query(scope=PUBLIC))
     return [event.text for event in found]
 
