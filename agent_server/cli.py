@@ -19,10 +19,14 @@ from agent_server.model_files import embedder
 from agent_server.model_files import store as model_store
 from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 from agent_server.settings.server import ServerSettings
-from storage.db.database import Database
+from storage.db.database import Address, Database
+from storage.db.errors import ServerAway
 from storage.db.private_files import tighten_data
 from terrarium.command_line import ConfigFile, DataFolder, align_columns
 from terrarium.config import Config, load
+from terrarium.supervision import is_stopped_within
+
+_DATABASE_PAUSE = 1.0  # seconds between two attempts to open the database while it is away
 
 model = typer.Typer(help="Fetch and list models.", no_args_is_help=True)
 
@@ -46,7 +50,7 @@ def server(
         address.require_key()
         command.require_room(settings)
         command.prepare(settings.data, is_own=command.is_own())
-        asyncio.run(_require_file(settings))
+        _require_file(settings)
         with _report_errors():
             model_store.ensure(models)
         embedder.ensure(models.folder)
@@ -59,7 +63,7 @@ def server(
     from agent_server.app import create_app
 
     address.require_key()
-    uvloop.run(_require_file(settings))
+    _require_file(settings)
     # Bind first: a port in use is reported before a model is downloaded.
     with uvicorn_server.listening(address) as listener:
         with _report_errors():
@@ -69,16 +73,30 @@ def server(
         uvloop.run(uvicorn_server.serve(app, listener))
 
 
-async def _require_file(config: Config) -> None:
-    """Check that the server's database can be opened. Raises StorageError.
+def _require_file(config: Config) -> None:
+    """Check that the server's database can be opened; while PostgreSQL is away, wait for it. Raises
+    StorageError.
 
     This comes before the server listens: afterwards it would be too late to refuse.
     """
-    with held_address(config) as address:
-        if isinstance(address, Path):
-            tighten_data(address.parent)
+
+    async def open_once(address: Address) -> None:
         async with Database.open(address, checked=True):
             pass
+
+    said = ""
+    while True:
+        with held_address(config) as address:
+            if isinstance(address, Path):
+                tighten_data(address.parent)
+            try:
+                return asyncio.run(open_once(address))
+            except ServerAway as away:
+                if str(away) != said:
+                    said = str(away)
+                    typer.echo(f"terrarium: {said}; waiting for it", err=True)
+        if is_stopped_within(_DATABASE_PAUSE):
+            sys.exit(0)
 
 
 @model.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -58,6 +58,10 @@ class ModelInfo:
     is_final: bool = True
 
 
+TRACEPARENT = "traceparent"
+"""The field of a request body with the span of the client that sent it."""
+
+
 class Engine(Protocol):
     """One model, wherever it runs."""
 
@@ -65,6 +69,11 @@ class Engine(Protocol):
     def isolates_keys(self) -> bool:
         """True if prompts with different `cache_salt` never share entries of the prefix cache."""
         return False
+
+    @property
+    def upstreams(self) -> Sequence[Any]:
+        """The servers that it sends requests to, for the metrics (`UpstreamState`)."""
+        return ()
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Start and stop the engine's processes and connections."""
@@ -81,6 +90,7 @@ class Engine(Protocol):
         - `max_tokens` is the only limit of the answer; without it the engine's own applies.
         - `cache_salt` keeps the cached prompts of different keys apart; engines that cannot do that
           drop it.
+        - `traceparent` becomes the header of W3C's Trace Context for an upstream.
         - `"stream": false` says that nobody waits for the first words: the answer may be one chunk.
         - `session` keeps a conversation on one instance of the engine.
         """

@@ -31,7 +31,7 @@ class TendrilReport(BaseModel):
     pending: int = Field(0, ge=0, description="questions being answered, or waiting for it")
     tokens_today: int = Field(0, ge=0, description="tokens used today (UTC)")
     counters: dict[MetricName, Number] = Field(default_factory=dict, max_length=50)
-    gauges: dict[MetricName, Number] = Field(default_factory=dict, max_length=50)
+    gauges: dict[MetricName, Number] = Field(default_factory=dict, max_length=60)
     disk_trouble: bool = Field(False, description="it can write nothing at the moment")
 
 

@@ -20,6 +20,7 @@ import tracemalloc
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import mean
 
 from agent_server.admission.admission import AdmissionPolicy
@@ -35,6 +36,8 @@ SPREAD = 0.7  # sigma of the lognormal distribution
 ESTIMATE = PROMPT + ANSWER  # estimated tokens of a request, charged until it ends
 BACKGROUND = 0.2  # share of the requests
 SECONDS, WARM = 300.0, 60.0  # simulated; the warm-up is not counted
+OVERLOADED = 2_400.0  # seconds simulated at loads above 1, longer than background may wait
+RETRIES, RETRY_AFTER = 2, 5.0  # of a refused request, as OpenAI's clients do, and the pause before
 LARGE = 100  # the largest tendrils, which have about half of all channels
 FLOODERS, OUTSTANDING = 100, 20
 BACKLOGGED = (8, 24)  # answers per tendril, in two runs in which all tendrils are backlogged
@@ -45,7 +48,8 @@ class Outcome:
     """The results of a simulation after its warm-up.
 
     `waits` (seconds) and `refused` are by kind of tendril and True for background requests,
-    `tokens` by tendril.
+    `tokens` by tendril. A wait is from the first try. Requests that wait at the end count with
+    their wait so far; `refused` are those that gave up after their retries.
     """
 
     waits: dict[tuple[str, bool], list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -79,6 +83,7 @@ class Fleet:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = itertools.count()
         self._waiting: set[QueuedRequest] = set()
+        self._tries: dict[QueuedRequest, tuple[int, float]] = {}  # and the time of the first one
 
     def at(self, when: float, event: Callable[[], None]) -> None:
         """Schedule a callback for the virtual time `when`."""
@@ -89,11 +94,22 @@ class Fleet:
         while self._events and self._events[0][0] <= until:
             self.now, _, event = heapq.heappop(self._events)
             event()
+        for request in self._waiting:
+            self._note_wait(request)
         return self.outcome
 
-    def ask(self, key: str, *, background: bool = False, weight: float = 1.0) -> None:
-        """Submit a request at the current virtual time."""
+    def ask(
+        self,
+        key: str,
+        *,
+        background: bool = False,
+        weight: float = 1.0,
+        tries: int = 0,
+        first: float | None = None,
+    ) -> None:
+        """Submit a request at the current virtual time, after `tries` others since `first`."""
         request = QueuedRequest(key, ESTIMATE, weight, background, arrived=self.now)
+        self._tries[request] = tries, self.now if first is None else first
         began = time.thread_time()
         loser = self.scheduler.arrive(request)  # refused for lack of room: this or a queued one
         self._count(began)
@@ -116,10 +132,7 @@ class Fleet:
 
     def _begin(self, request: QueuedRequest) -> None:
         self._waiting.discard(request)
-        if request.arrived >= self._warm:
-            self.outcome.waits[_kind(request), request.background].append(
-                self.now - request.arrived
-            )
+        self._note_wait(request)
         prompt, answer = self._length(PROMPT), self._length(ANSWER)
         took = prompt / PREFILL + answer / DECODE
         self.at(self.now + took, lambda: self._end(request, prompt + answer))
@@ -134,6 +147,11 @@ class Fleet:
         self._dispatch()
         self.again(request)
 
+    def _note_wait(self, request: QueuedRequest) -> None:
+        _, first = self._tries.pop(request)
+        if first >= self._warm:
+            self.outcome.waits[_kind(request), request.background].append(self.now - first)
+
     def _give_up(self, request: QueuedRequest) -> None:
         if request in self._waiting:
             self._waiting.remove(request)
@@ -141,7 +159,19 @@ class Fleet:
             self._refuse(request)
 
     def _refuse(self, request: QueuedRequest) -> None:
-        if request.arrived >= self._warm:
+        tries, first = self._tries.pop(request)
+        if tries < RETRIES and _kind(request) != "flood":
+            again = partial(
+                self.ask,
+                request.key,
+                background=request.background,
+                weight=request.weight,
+                tries=tries + 1,
+                first=first,
+            )
+            self.at(self.now + RETRY_AFTER, again)
+            return
+        if first >= self._warm:
             self.outcome.refused[_kind(request), request.background] += 1
         self.again(request)
 
@@ -187,7 +217,7 @@ async def figures() -> AsyncIterator[Figure]:
     for name, load in (("load 0.8", 0.8), ("load 0.95", 0.95), ("load 1.3", 1.3)):
         fleet = Fleet()
         crowd.ask(fleet, load)
-        outcome = fleet.run(SECONDS)
+        outcome = fleet.run(SECONDS if load <= 1 else OVERLOADED)
         waits[name] = outcome.waits["small", False]
         for figure in _figures(name, outcome):
             yield figure
@@ -235,7 +265,7 @@ def _flooded(crowd: Crowd) -> Outcome:
     crowd.ask(fleet, 0.8)
 
     def again(request: QueuedRequest) -> None:
-        if request.key.startswith("flood"):  # ask again after a second, respecting Retry-After
+        if request.key.startswith("flood"):  # ask again after a second, whatever Retry-After says
             fleet.at(fleet.now + 1.0, lambda: fleet.ask(request.key))
 
     fleet.again = again

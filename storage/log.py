@@ -6,9 +6,10 @@ Every read names a `Scope`; `storage.chat_log.event_table` is the only place tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
@@ -17,9 +18,10 @@ import structlog
 from storage.chat_log import event_table
 from storage.chat_log.event import VISIBILITY_TIMEOUT, Event, PendingEvent, Place, Scope
 from storage.chat_log.event_table import Query
+from storage.chat_log.journal import Journal
 from storage.chat_log.opt_outs import rules
 from storage.db.database import Connection, Database
-from storage.db.errors import Rejected, Unavailable
+from storage.db.errors import Rejected, StorageError, Unavailable
 from storage.search.models import SearchPage, SearchQuery
 from storage.search.search import search
 
@@ -28,9 +30,17 @@ __all__ = ["ChatLog", "EventContext", "Query"]
 _MAX_BATCH_EVENTS = 2_000  # events that are written in one transaction
 _YIELDS_PER_BATCH = 2  # iterations of the event loop before a batch is written, see `_batch`
 _GATHERING_TIME = 0.005  # seconds for which commits gather before an fsync, so that one serves all
+_RECOVERY_INTERVAL = 5.0  # seconds between two looks for the journals of dead processes
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a write that failed
 _CLOSING_TIMEOUT = 3.0  # seconds that closing waits for the last batches
 _EVENTS_PER_READ = 1_000  # events that are in memory at once
+_MAX_COMPARED = 100_000  # lines of the log to compare with
+
+CLOCK_SKEW = timedelta(seconds=2)
+"""Tolerance at the beginning of the gap, for a server clock that is behind ours."""
+
+OWN_CLOCK_SKEW = timedelta(seconds=30)
+"""Tolerance for our own lines, which were logged with the time of our clock."""
 
 MAX_QUEUED_EVENTS = 20_000
 """Maximum number of events that wait in memory while writing fails, about 20 MB."""
@@ -62,8 +72,8 @@ class ChatLog:
     live readers do not wait for the disk, and one fsync serves all commits since the last.
     """
 
-    def __init__(self, database: Database) -> None:
-        self.database, self.read = database, database.read
+    def __init__(self, database: Database, journal: Journal | None = None) -> None:
+        self.database, self.read, self._journal = database, database.read, journal
         self.check: Callable[[Connection], None] | None = None
         """Runs at the beginning of each transaction that writes queued events. It is for fencing:
         an exception other than Unavailable, such as LeaseLost, rolls the transaction back and ends
@@ -75,7 +85,7 @@ class ChatLog:
         self._newest = 0  # id that was written
         self._waiting = 0  # events that are not durable yet, those being written included
         # By step: commits may succeed while every fsync fails, and must not clear its error.
-        self._errors: dict[str, str] = {}
+        self._errors: dict[str, Unavailable] = {}
         self._dropped = 0
 
     def __repr__(self) -> str:
@@ -83,10 +93,15 @@ class ChatLog:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, database: Database) -> AsyncIterator[ChatLog]:
+    async def open(
+        cls, database: Database, journal: Journal | None = None
+    ) -> AsyncIterator[ChatLog]:
         """Open a log that stores queued events; on leaving, wait until the queue is stored, or for
-        `_CLOSING_TIMEOUT` seconds."""
-        log = cls(database)
+        `_CLOSING_TIMEOUT` seconds.
+
+        What is not stored yet is also in the `journal`, which has to be open.
+        """
+        log = cls(database, journal)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(log._write_all()), tasks.create_task(log._store_all())]
             try:
@@ -97,7 +112,13 @@ class ChatLog:
                     {drained, *running}, timeout=_CLOSING_TIMEOUT, return_when="FIRST_COMPLETED"
                 )
                 if not drained.done():
-                    _log.error("log.lines_lost", lines=log._waiting)
+                    ended = [each for each in running if each.done() and not each.cancelled()]
+                    if any(isinstance(each.exception(), StorageError) for each in ended):
+                        _log.info("log.fenced", lines=log._waiting)  # a successor logs them
+                    elif journal:
+                        _log.warning("log.lines_kept", lines=log._waiting)  # for the next start
+                    else:
+                        _log.error("log.lines_lost", lines=log._waiting)
                 for task in (drained, *running):
                     task.cancel()
 
@@ -123,11 +144,19 @@ class ChatLog:
             pending_event.mark_settled(0)
             pending_event.durable.cancel()
             return pending_event
-        self._waiting += pending_event.event is not None
+        if pending_event.event:
+            self._waiting += 1
+            if self._journal:
+                self._journal.add(pending_event.event)
         pending_event.before = self._last
         self._last = pending_event
         self._queue.put_nowait(pending_event)
         return pending_event
+
+    @property
+    def waiting(self) -> int:
+        """The number of events that are not durable yet."""
+        return self._waiting
 
     @property
     def trouble(self) -> str:
@@ -146,9 +175,31 @@ class ChatLog:
             while not stored.done():
                 await asyncio.wait({stored}, timeout=VISIBILITY_TIMEOUT)
                 if not stored.done() and self._errors:
-                    raise Unavailable(next(iter(self._errors.values())))
+                    raise next(iter(self._errors.values()))
         finally:
             stored.cancel()
+
+    async def recover(self, keeps: Callable[[Event], bool]) -> None:
+        """Store the events that dead processes have left in journals and that are not in the log,
+        if they may be kept. Raises Unavailable and OSError."""
+        if self._journal is None:
+            return
+        with self._journal.left_behind() as events:
+            known = await find_logged(self, events)
+            missing = [each for number, each in enumerate(events) if number not in known]
+            for event in filter(keeps, missing):
+                self.write(event)
+            await self.flush()  # only now others find them in the log, and need not write them
+        if missing:
+            _log.info("log.recovered", lines=len(missing))
+
+    async def keep_recovering(self, keeps: Callable[[Event], bool]) -> None:
+        """Do that again and again, until cancelled, for processes that end or are fenced beside
+        this one."""
+        while True:
+            await asyncio.sleep(_RECOVERY_INTERVAL)
+            with suppress(OSError, StorageError):
+                await self.recover(keeps)
 
     async def add(self, events: Sequence[Event]) -> Sequence[int]:
         """Store many events in one transaction and return their ids. It is meant for imports, in
@@ -308,6 +359,8 @@ class ChatLog:
                 self._waiting -= pending_event.event is not None
                 pending_event.mark_durable()
                 self._queue.task_done()
+            if self._journal and not self._waiting:
+                self._journal.clear()
 
     async def _retry(self, step: str, work: Callable[..., Awaitable[T]], *values: object) -> T:
         """Return the result of `work`, retried until it succeeds: a full disk must not lose a line.
@@ -323,7 +376,7 @@ class ChatLog:
             except Unavailable as error:
                 if not self._errors:  # only the first failure: a disk may be full for days
                     _log.error("log.write_failed", error=str(error), waiting=self._waiting)
-                self._errors[step] = str(error)
+                self._errors[step] = error
                 await asyncio.sleep(_RETRY_PAUSE)
             else:
                 self._recover(step)
@@ -334,3 +387,44 @@ class ChatLog:
         if self._errors.pop(step, None) and not self._errors:
             _log.info("log.written_again", waited=self._waiting, lost=self._dropped)
             self._dropped = 0
+
+
+async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Event]:
+    """Return the logged events that match `records`, by index in `records`.
+
+    They match if they have the same place, sender, target, type and text, and the same message id
+    or, without ids, times that differ by no more than the clocks may. Each logged event matches at
+    most one record, so repeated lines are counted correctly. Raises Unavailable.
+    """
+    if not records:
+        return {}
+    query = Query(
+        scope=Scope.from_places(*{Place(each.network, each.channel) for each in records}),
+        since=min(each.time for each in records) - OWN_CLOCK_SKEW,
+        until=max(each.time for each in records) + OWN_CLOCK_SKEW,
+        limit=_MAX_COMPARED,
+    )
+    known: dict[tuple[str, ...], list[Event]] = {}
+    for event in await log.find(query):
+        known.setdefault(matching_key(event), []).append(event)
+    found = {}
+    for number, record in enumerate(records):
+        candidates = known.get(matching_key(record), [])
+        if same := next((each for each in candidates if _is_same(record, each)), None):
+            candidates.remove(same)
+            found[number] = same
+    return found
+
+
+def matching_key(event: Event) -> tuple[str, ...]:
+    """Return what two records of one event have in common, besides about the same time."""
+    place = (event.network, event.channel.lower())
+    # A message of several lines is logged as one event each; its first line stands for it.
+    text = event.text.partition("\n")[0]
+    return (*place, event.type.value, event.nick.lower(), event.target.lower(), text)
+
+
+def _is_same(record: Event, known: Event) -> bool:
+    if record.msgid and known.msgid:
+        return record.msgid == known.msgid
+    return abs(record.time - known.time) <= (OWN_CLOCK_SKEW if known.own else CLOCK_SKEW)

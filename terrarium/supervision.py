@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -25,7 +25,9 @@ async def parent_gone() -> None:
         await asyncio.Event().wait()
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+    # A copy, as the transport closes it: this may be called again.
+    copied = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, copied)
     try:
         while await reader.read(1024):
             pass
@@ -52,18 +54,40 @@ async def told_to_stop() -> None:
             loop.remove_signal_handler(number)
 
 
+def is_stopped_within(seconds: float) -> bool:
+    """Wait for so many seconds outside an event loop; return True at once when told to stop."""
+
+    async def wait() -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await told_to_stop()
+                return True
+        return False
+
+    return asyncio.run(wait())
+
+
+async def _nothing() -> None:
+    pass
+
+
 async def serve_until_stopped(
-    serving: Coroutine[Any, Any, None], *background: Coroutine[Any, Any, None]
+    serving: Coroutine[Any, Any, None],
+    *background: Coroutine[Any, Any, None],
+    finish: Callable[[], Coroutine[Any, Any, None]] = _nothing,
 ) -> None:
     """Run `serving` until it returns or `told_to_stop`, with `background`; none runs on return.
 
-    Raises an ExceptionGroup of their errors.
+    When told to stop, `finish` runs before they are cancelled. Raises an ExceptionGroup of their
+    errors.
     """
     async with asyncio.TaskGroup() as tasks:
         beside = [*map(tasks.create_task, background)]
         main, stopping = tasks.create_task(serving), tasks.create_task(told_to_stop())
         # An error of any task makes the group cancel this wait and all other tasks.
         await asyncio.wait({main, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not main.done():
+            await finish()
         # What runs in the background never ends by itself, so the group would not end either.
         for task in (*beside, main, stopping):
             task.cancel()

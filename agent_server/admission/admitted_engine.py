@@ -17,7 +17,7 @@ import structlog
 from agent_server.admission.prompt_history import PromptHistory, prefix_digests
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import QueuedRequest
-from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
+from agent_server.engine_protocol import TRACEPARENT, Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT, cache_salt
 from agent_server.errors import ApiError, Unsupported
 from agent_server.metering.accounts import Metering, Reservation, Spender
@@ -117,7 +117,8 @@ class AdmittedEngine:
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Start and stop the engine, and with it the gauges of its queue."""
-        with self._metering.metrics.watch_queue(self._name, self._queue.scheduler):
+        queue, upstreams = self._queue.scheduler, self._engine.upstreams
+        with self._metering.metrics.watch_queue(self._name, queue, upstreams):
             async with self._engine.lifespan():
                 yield
 
@@ -152,7 +153,7 @@ class AdmittedEngine:
         try:
             await self._counting.acquire(request)
             try:
-                counted = await self._engine.count(_salted(body, context))
+                counted = await self._engine.count(_engine_body(body, context))
                 return counted
             finally:
                 self._counting.release(request, expected)
@@ -209,7 +210,7 @@ class AdmittedEngine:
         """
         is_preemptible = self._queue.scheduler.preemptive and call.request.background
         while True:
-            salted = _salted(body, call.context)
+            salted = _engine_body(body, call.context)
             chunks, has_started = self._engine.chat(salted, call.context.session), False
             try:
                 if is_preemptible:
@@ -310,15 +311,17 @@ class AdmittedEngine:
         return cost
 
 
-def _salted(body: Mapping[str, Any], context: RequestContext) -> Mapping[str, Any]:
-    """Return the body with the cache salt of its key, which keeps its prompts apart from others'.
+def _engine_body(body: Mapping[str, Any], context: RequestContext) -> Mapping[str, Any]:
+    """Return the body with the request's trace, if it has one, and with the cache salt of its key,
+    which keeps its prompts apart from others'.
 
     The operator's own keys have none: they may know of one another, and a salt costs a small model
     right answers (47 of 60 instead of 50). Requests without a key have none either.
     """
-    if context.key.is_own or context.key == ANYBODY:
-        return body
-    return {**body, CACHE_SALT: cache_salt(context.key.name)}
+    fields = {TRACEPARENT: context.traceparent} if context.traceparent else {}
+    if not context.key.is_own and context.key != ANYBODY:
+        fields[CACHE_SALT] = cache_salt(context.key.name)
+    return {**body, **fields} if fields else body
 
 
 def _queued(context: RequestContext, tokens: float) -> QueuedRequest:

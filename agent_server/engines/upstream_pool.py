@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import structlog
 from pydantic_core import from_json
 
-from agent_server.engine_protocol import Engine
+from agent_server.engine_protocol import TRACEPARENT, Engine
 from agent_server.engines.cache_salt import CACHE_SALT
 from agent_server.engines.errors import DETAIL_PATHS, to_api_error
 from agent_server.errors import (
@@ -41,15 +42,26 @@ log = structlog.get_logger()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 MAX_FAILURES = 3
-"""Consecutive failures that open the circuit, until a health check passes."""
+"""Consecutive failures that open the circuit, until a health check passes; also the consecutive
+slow answers for which an upstream is ejected."""
+
+MIN_SLOW, SLOW_FACTOR = 2.0, 5.0
+"""An answer is slow if its first byte takes longer than `MIN_SLOW` seconds, and `SLOW_FACTOR` times
+as long as it usually does at the fastest of the other upstreams."""
+
+EJECTION = 30.0
+"""Seconds for which an upstream that is slow or began no answer in time is asked last."""
 
 
 @dataclass(slots=True, eq=False)
 class Upstream:
-    """A base URL with its circuit breaker: while it is `down`, it gets no requests.
+    """A base URL with its circuit breaker: while it is `down`, it gets no requests; until
+    `ejected_until`, a time of the event loop, only those that the others cannot take.
 
     `timeout` is its longest silence in seconds. `in_flight` counts the running requests,
-    `aborted_posts` those that failed or were left before the first byte of an answer. `model` is
+    `aborted_posts` those that failed or were left before the first byte of an answer; `waiting` are
+    the time limits of those without a first byte, and `delay` is how many seconds that usually
+    takes, None if unknown. `failed_total` counts failures since the start. `model` is
     the first one it lists, once known; `takes_salt` is True once it is known to be vLLM;
     `counts_chats` becomes False for llama.cpp, which tokenizes only texts.
     """
@@ -61,9 +73,20 @@ class Upstream:
     down: bool = False
     in_flight: int = 0
     aborted_posts: int = 0
+    failed_total: int = 0
+    slow: int = 0
+    delay: float | None = None
+    ejected_until: float = 0.0
+    waiting: set[asyncio.Timeout] = field(default_factory=set)
     model: str | None = None
     takes_salt: bool = False
     counts_chats: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its URL without a scheme, and without what may be secret in it."""
+        parts = urlsplit(self.url)
+        return parts.netloc.rpartition("@")[2] + parts.path
 
     def record_success(self) -> None:
         """Close the circuit, and forget earlier failures."""
@@ -74,9 +97,31 @@ class Upstream:
     def record_failure(self, reason: str, *, gone: bool = False) -> None:
         """Count a failure; `gone` (connections are refused) opens the circuit at once."""
         self.failures += 1
+        self.failed_total += 1
         if not self.down and (gone or self.failures >= MAX_FAILURES):
             self.down = True
             log.warning("upstream.down", url=self.url, reason=reason)
+
+    def record_delay(self, seconds: float, usual: float) -> None:
+        """Count the seconds until a first byte, where `usual` are those of the fastest other
+        upstream; eject the upstream after several slow answers in a row."""
+        self.delay = seconds if self.delay is None else self.delay + 0.2 * (seconds - self.delay)
+        self.slow = self.slow + 1 if seconds > max(MIN_SLOW, SLOW_FACTOR * usual) else 0
+        if self.slow >= MAX_FAILURES:
+            self.eject("slower than the others")
+
+    def eject(self, reason: str) -> None:
+        """Have the upstream come after the others for a while."""
+        log.warning("upstream.ejected", url=self.url, reason=reason, seconds=EJECTION)
+        self.ejected_until = asyncio.get_running_loop().time() + EJECTION
+        self.slow, self.delay = 0, None
+
+    def give_up_waiting(self) -> None:
+        """End the requests that wait for their first byte, so that others can take them."""
+        now = asyncio.get_running_loop().time()
+        for each in self.waiting:
+            if not each.expired():
+                each.reschedule(now)
 
     def failed(self, error: Exception, when: str) -> ApiError:
         """Count a failure of the connection, and return the error of the API for it."""
@@ -165,10 +210,10 @@ class UpstreamResponse:
             self.upstream.in_flight -= 1
 
 
-DOWN_CHECK_INTERVAL, CHECK_INTERVAL = 1.0, 10.0
-"""Seconds between health checks of upstreams that are down, and of all when there are several."""
+CHECK_INTERVAL = 1.0
+"""Seconds between health checks of an upstream that is down, and of each when there are several."""
 
-CHECK_TIMEOUT = 5.0
+CHECK_TIMEOUT = 3.0
 """Seconds that a health check may take."""
 
 HEADERS = {"content-type": "application/json", "accept-encoding": "identity"}
@@ -211,14 +256,16 @@ class UpstreamConfig:
     """The base URLs (without `/v1`) of one engine, and how they are used.
 
     `model` is the default where a request names none, `timeout` the longest silence in seconds.
-    Without `keep_alive` no connection is used twice. `slots` (None: unknown) are those of all
-    upstreams together.
+    `first_byte` is how many seconds an upstream has to begin a streamed answer while there are
+    others to ask. Without `keep_alive` no connection is used twice. `slots` (None: unknown) are
+    those of all upstreams together.
     """
 
     urls: Sequence[str]
     key: str | None = None
     model: str | None = None
     timeout: float = 300
+    first_byte: float = 60
     keep_alive: bool = True
     slots: int | None = None
 
@@ -231,9 +278,11 @@ class UpstreamEngine(Engine):
     the fewest.
 
     The next upstream is tried after a connection that is refused or breaks, a status of 429 or 5xx,
-    one that shows a wrong configuration (401, 403, 404, 405), and an empty answer; always before
-    the first byte of an answer, never after it. Timeouts (silence, 408, 504) are final. An upstream
-    that keeps failing is left out until its health check passes.
+    one that shows a wrong configuration (401, 403, 404, 405), an empty answer, and when the first
+    byte of an answer takes too long or the health checks fail meanwhile; never after that byte.
+    Timeouts of the last upstream, and those that one reports (408, 504), are final. An upstream
+    that keeps failing is left out until its health check passes; a slow one is asked last for a
+    while.
     """
 
     def __init__(self, config: UpstreamConfig, headers: Mapping[str, str]) -> None:
@@ -247,9 +296,15 @@ class UpstreamEngine(Engine):
             for url in config.urls
         )
         self._model = config.model
+        self._first_byte = config.first_byte
         self._share = math.inf if slots is None else max(1, slots // len(self._upstreams))
         self._is_running = False
         self._turn = itertools.count()
+
+    @property
+    def upstreams(self) -> Sequence[Upstream]:
+        """The servers that it sends requests to."""
+        return self._upstreams
 
     @property
     def is_busy(self) -> bool:
@@ -264,14 +319,15 @@ class UpstreamEngine(Engine):
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Run the health checks; close all connections at the end."""
-        watching = asyncio.create_task(self._watch())
+        watching = {asyncio.create_task(self._watch(each)) for each in self._upstreams}
         self._is_running = True
         try:
             yield
         finally:
             self._is_running = False
-            watching.cancel()
-            await asyncio.wait({watching})
+            for task in watching:
+                task.cancel()
+            await asyncio.wait(watching)
             for each in self._upstreams:
                 await each.connection_pool.close()
 
@@ -280,25 +336,50 @@ class UpstreamEngine(Engine):
 
         Raises the ApiError of the last upstream.
         """
-        return await self.try_each(lambda upstream: self.ask(upstream, request), request.session)
+        # A whole answer has no byte before its end.
+        streams = request.body is not None and request.body.get("stream") is True
+        limit = self._first_byte if streams else None
+
+        async def ask(upstream: Upstream) -> UpstreamResponse:
+            began = asyncio.get_running_loop().time()
+            response = await self.ask(upstream, request)
+            if streams:
+                others = (each.delay for each in self._upstreams if each is not upstream)
+                usual = min((each for each in others if each is not None), default=math.inf)
+                upstream.record_delay(asyncio.get_running_loop().time() - began, usual)
+            return response
+
+        return await self.try_each(ask, request.session, limit=limit)
 
     async def try_each(
         self,
         ask: Callable[[Upstream], Awaitable[T]],
         session: str | None = None,
         skipped: tuple[type[ApiError], ...] = FAILOVER_ERRORS,
+        limit: float | None = None,
     ) -> T:
         """Call `ask` with one upstream after another; return the first result.
 
-        Errors in `skipped` lead to the next upstream. Raises the ApiError of the last one, or
-        EngineUnavailable while all are down.
+        Errors in `skipped` lead to the next upstream, and so does one that takes longer than
+        `limit` seconds, unless it is the last, or fails its health checks meanwhile. Raises the
+        ApiError of the last one, or EngineUnavailable while all are down.
         """
         problem: ApiError | None = None
-        for upstream in self._order(session):
+        order = self._order(session)
+        for upstream in order:
             try:
-                return await ask(upstream)
+                async with asyncio.timeout(None if upstream is order[-1] else limit) as waiting:
+                    upstream.waiting.add(waiting)
+                    return await ask(upstream)
+            except TimeoutError:
+                if not upstream.down:
+                    upstream.record_failure("began no answer")
+                    upstream.eject("began no answer")
+                problem = EngineUnavailable("the engine began no answer in time")
             except skipped as error:
                 problem = error
+            finally:
+                upstream.waiting.discard(waiting)
         raise problem or EngineUnavailable("no engine can be reached")
 
     async def cards(self, upstream: Upstream) -> list[dict[str, Any]]:
@@ -321,9 +402,11 @@ class UpstreamEngine(Engine):
 
     async def ask(self, upstream: Upstream, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request to one upstream; the caller closes the response. Raises ApiError."""
-        content = None
+        content, own = None, request.headers
         if request.body is not None:
             body = dict(request.body)
+            if trace := body.pop(TRACEPARENT, None):
+                own = {**own, TRACEPARENT: trace}
             if request.names_model and not body.get("model"):
                 if upstream.model is None:
                     upstream.model = (await self.cards(upstream))[0]["id"]
@@ -336,7 +419,7 @@ class UpstreamEngine(Engine):
         upstream.in_flight += 1
         try:
             connection = await upstream.connection_pool.request(
-                request.method, request.path, content, request.headers
+                request.method, request.path, content, own
             )
         except BaseException as error:
             upstream.in_flight -= 1
@@ -381,28 +464,27 @@ class UpstreamEngine(Engine):
         up = [each for each in self._upstreams if not each.down]
         if len(up) < 2:
             return up
+        now = asyncio.get_running_loop().time()
         if session is not None:
             # A full upstream comes after those that have room, whatever its rank.
             # Rendezvous hashing: when an upstream joins or leaves, the others keep their sessions.
-            def rank(upstream: Upstream) -> tuple[bool, bytes]:
+            def rank(upstream: Upstream) -> tuple[bool, bool, bytes]:
                 named = f"{session}\0{upstream.url}".encode()
                 digest = hashlib.blake2b(named, digest_size=8).digest()
-                return upstream.in_flight >= self._share, digest
+                is_ejected = upstream.ejected_until > now
+                return is_ejected, upstream.in_flight >= self._share, digest
 
             return sorted(up, key=rank)
         # The sort is stable: with equal load the upstreams take turns.
         first = next(self._turn) % len(up)
-        return sorted(up[first:] + up[:first], key=lambda each: each.in_flight)
+        in_turn = up[first:] + up[:first]
+        return sorted(in_turn, key=lambda each: (each.ejected_until > now, each.in_flight))
 
-    async def _watch(self) -> None:
-        every = round(CHECK_INTERVAL / DOWN_CHECK_INTERVAL)
-        for turn in itertools.count(1):
-            await asyncio.sleep(DOWN_CHECK_INTERVAL)
-            whole = len(self._upstreams) > 1 and turn % every == 0
-            async with asyncio.TaskGroup() as tasks:
-                for each in self._upstreams:
-                    if each.down or whole:
-                        tasks.create_task(self._check(each))
+    async def _watch(self, upstream: Upstream) -> None:
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL)
+            if upstream.down or len(self._upstreams) > 1:
+                await self._check(upstream)
 
     async def _check(self, upstream: Upstream) -> bool:
         """Check the health of an upstream, and update its circuit.
@@ -417,6 +499,8 @@ class UpstreamEngine(Engine):
                     upstream.takes_salt = _are_of_vllm(_cards(listed))
         except TimeoutError:
             upstream.record_failure("its health check is silent")
+            if upstream.down and len(self._upstreams) > 1:
+                upstream.give_up_waiting()
             return False
         except ApiError as error:
             if not isinstance(error, Unsupported):

@@ -352,6 +352,7 @@ class UsageRecorder:
 
     def __init__(self, usage: UsageSettings) -> None:
         self.change(usage)
+        self._database: Database | None = None
         self._table: UsageTable
         self._spenders: SpenderUsage
         self._tally = WriteBehindCounter[UsageKey](lambda amounts: self._table.add(amounts))
@@ -382,6 +383,7 @@ class UsageRecorder:
     async def writing_to(self, database: Database) -> AsyncIterator[None]:
         """Write the counts to `database` every few seconds and at the end of the block."""
         self._table, self._spenders = UsageTable(database), SpenderUsage(database)
+        self._database = database
         async with self._tally.writing(), self._people.writing():
             forgetting = asyncio.create_task(self._forget_spenders())
             try:
@@ -389,6 +391,11 @@ class UsageRecorder:
             finally:
                 forgetting.cancel()
                 await asyncio.wait({forgetting})
+
+    @property
+    def is_database_away(self) -> bool:
+        """True while the server's database cannot be reached."""
+        return self._database is not None and self._database.is_away
 
     @property
     def is_behind(self) -> bool:
@@ -445,6 +452,7 @@ class Metering:
         self.accounts, self.recorder = Accounts(usage.budgets), UsageRecorder(usage)
         self.metrics = Metrics()
         self.metrics.watch_disk(lambda: self.recorder.is_behind)
+        self.metrics.watch_database(lambda: self.recorder.is_database_away)
         self.log_prompts = log_prompts
 
     async def change(self, usage: UsageSettings) -> None:

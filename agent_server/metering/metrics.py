@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from agent_server.metering.request_context import PRIORITIES, RequestContext
 from storage.usage.usage import TokenUsage
@@ -26,6 +35,42 @@ class AdmissionState(Protocol):
 
     def waiting_count(self, *, background: bool) -> int:
         """Return the number of waiting requests of one priority."""
+
+
+class UpstreamState(Protocol):
+    """The state of an upstream that the metrics show."""
+
+    down: bool
+    in_flight: int
+    failed_total: int
+
+    @property
+    def name(self) -> str:
+        """Its host and port."""
+
+
+class UpstreamCollector(Collector):
+    """A Prometheus collector of the upstreams of each model."""
+
+    def __init__(self, upstreams: Mapping[str, Sequence[UpstreamState]]) -> None:
+        self._upstreams = upstreams
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of the upstreams."""
+        which = ["model", "upstream"]
+        up = GaugeMetricFamily("terrarium_upstream_up", "0 while it gets no requests", labels=which)
+        running = GaugeMetricFamily(
+            "terrarium_upstream_running", "Requests that run there", labels=which
+        )
+        failures = CounterMetricFamily(
+            "terrarium_upstream_failures", "Failed requests and health checks", labels=which
+        )
+        for model, upstreams in self._upstreams.items():
+            for each in upstreams:
+                up.add_metric([model, each.name], not each.down)
+                running.add_metric([model, each.name], each.in_flight)
+                failures.add_metric([model, each.name], each.failed_total)
+        yield from (up, running, failures)
 
 
 DURATION_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -81,15 +126,28 @@ class Metrics:
         self._disk = Gauge(
             "terrarium_disk_trouble", "1 while the server can write no usage", registry=registry
         )
+        self._database = Gauge(
+            "terrarium_database_up", "0 while PostgreSQL cannot be reached", registry=registry
+        )
+        self._database.set(1)
+        self._upstreams: dict[str, Sequence[UpstreamState]] = {}
+        registry.register(UpstreamCollector(self._upstreams))
 
     def watch_disk(self, is_in_trouble: Callable[[], bool]) -> None:
         """Have the gauge of the server's disk show `is_in_trouble()`."""
         self._disk.set_function(is_in_trouble)
 
+    def watch_database(self, is_away: Callable[[], bool]) -> None:
+        """Have the gauge of the server's database show `is_away()`."""
+        self._database.set_function(lambda: not is_away())
+
     @contextmanager
-    def watch_queue(self, model: str, state: AdmissionState) -> Iterator[None]:
-        """Have gauges of the slots and the waiting requests of an engine within the block."""
-        self._watched[model] = state
+    def watch_queue(
+        self, model: str, state: AdmissionState, upstreams: Sequence[UpstreamState] = ()
+    ) -> Iterator[None]:
+        """Have gauges of the slots and the waiting requests of an engine, and of its upstreams,
+        within the block."""
+        self._watched[model], self._upstreams[model] = state, upstreams
         self._slots.labels(model).set_function(lambda: state.slots)
         self._running.labels(model).set_function(lambda: state.running)
         for priority in PRIORITIES:
@@ -101,7 +159,7 @@ class Metrics:
             # A model whose settings have changed ends its answers beside its successor, which has
             # the same name and by now the gauges.
             if self._watched.get(model) is state:
-                del self._watched[model]
+                del self._watched[model], self._upstreams[model]
                 self._slots.remove(model)
                 self._running.remove(model)
                 for priority in PRIORITIES:

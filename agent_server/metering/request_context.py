@@ -6,6 +6,7 @@ the models, and these to the engines.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,8 @@ MAX_SESSION_LENGTH = 256
 
 MAX_PSEUDONYM_LENGTH = 64
 """Maximum length of `x-person` and of `x-channel`, in characters."""
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 PRIORITIES = ("interactive", "background")
 
@@ -81,7 +84,7 @@ class RequestContext:
 
     `created` is in seconds since 1970, `began` is a time of the monotonic clock; `size` is the
     length of the body in bytes, 0 if it was not declared. `person` and `channel` are pseudonyms, ""
-    where none was given.
+    where none was given; so is `traceparent`, the client's span (W3C Trace Context).
     """
 
     key: Key = ANYBODY
@@ -89,6 +92,7 @@ class RequestContext:
     session: str | None = None
     person: str = ""
     channel: str = ""
+    traceparent: str = ""
     size: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
     began: float = field(default_factory=time.monotonic)
@@ -107,6 +111,7 @@ class RequestContext:
         priority = headers.get(b"x-priority", b"interactive").decode("latin-1")
         if priority not in PRIORITIES:
             raise InvalidRequest("x-priority is interactive or background", param="x-priority")
+        trace = headers.get(b"traceparent", b"").decode("latin-1")
         # The size is only for estimates, so an absurd one counts as unknown.
         size = headers.get(b"content-length", b"")
         return cls(
@@ -115,6 +120,7 @@ class RequestContext:
             session=None if session is None else session.decode("latin-1"),
             person=_pseudonym(headers, b"x-person"),
             channel=_pseudonym(headers, b"x-channel"),
+            traceparent=trace if _TRACEPARENT.fullmatch(trace) else "",
             size=int(size) if size.isdigit() and len(size) < 16 else 0,
         )
 

@@ -103,8 +103,10 @@ class ProxiedResponse:
         if message["type"] == "http.response.start":
             headers = dict(message["headers"])
             kind = headers.get(b"content-type", b"")
-            # The agent server sends its errors as JSON, so a plain text is from Ray.
-            self._is_refused = message["status"] >= 500 and kind.startswith(b"text/plain")
+            # The agent server sends its errors as JSON, so a plain text is from Ray: 404 while the
+            # application stops or starts.
+            is_error = message["status"] >= 500 or message["status"] == 404
+            self._is_refused = is_error and kind.startswith(b"text/plain")
             if self._is_refused:
                 return
             self.has_begun = True

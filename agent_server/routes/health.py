@@ -20,9 +20,13 @@ async def health() -> dict[str, str]:
 
 @router.get("/ready")
 async def ready(server: Server) -> dict[str, str]:
-    """Report whether the default model can generate now; 503 if it cannot."""
+    """Report whether the default model can generate now; 503 if it cannot.
+
+    The server answers without its database too, and counts the usage later.
+    """
     await server.pool.require_ready()
-    return {"status": "ready"}
+    away = server.metering.recorder.is_database_away
+    return {"status": "ready", "database": "away" if away else "ok"}
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.tendrils import hold_stopped
+from harnesses.core.tendril.services import BACKUP_MARK
 from storage.db.integrity import back_up
 from storage.db.private_files import make_file, sync
 from storage.settings import log_file, log_path
@@ -111,6 +112,9 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
         make_file(folder / MANIFEST)
         (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
         sync(folder / MANIFEST)
+        mark = config.data / BACKUP_MARK
+        mark.parent.mkdir(mode=0o700, exist_ok=True)
+        mark.touch()
     except OSError as error:
         raise TendrilError(
             f"{folder} is not complete, remove it: {error.strerror or error}"

@@ -8,31 +8,23 @@ request and must not come back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 
 from harnesses.core.services.shared_log import TendrilLog, split_lines
 from harnesses.irc.transport.network import Network
-from storage.chat_log.event import EVERYTHING, Event, Place, Scope
+from storage.chat_log.event import EVERYTHING, Event
 from storage.chat_log.event_table import Query
 from storage.db.errors import StorageError
-from storage.log import ChatLog
+from storage.log import CLOCK_SKEW, find_logged, matching_key
 
 _log = structlog.get_logger()
 
-CLOCK_SKEW = timedelta(seconds=2)
-"""Tolerance at the beginning of the gap, for a server clock that is behind ours."""
-
-OWN_CLOCK_SKEW = timedelta(seconds=30)
-"""Tolerance for our own lines, which were logged with the time of our clock."""
-
 MAX_QUEUED = 10_000
 """The most messages in the queue; further ones are dropped."""
-
-_MAX_LINES = 100_000  # lines of the log to compare with
 
 CLOSING_TIMEOUT = 2.0
 """Seconds for writing the rest of the queue when we stop."""
@@ -86,7 +78,7 @@ class PlaybackLog:
         if not self._taken:
             return
         # Once each, as the histories of two requests may overlap.
-        once = {(e.msgid or e.time.replace(microsecond=0), _key(e)): e for e in self._taken}
+        once = {(e.msgid or e.time.replace(microsecond=0), matching_key(e)): e for e in self._taken}
         events = list(once.values())
         try:
             await self._log.flush()  # live lines may still be queued, where nobody finds them
@@ -101,43 +93,3 @@ class PlaybackLog:
                     self._log.write(line)
             _log.info("irc.played_back", lines=len(events), missing=len(events) - len(known))
         self._taken = []
-
-
-async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Event]:
-    """Return the logged events that match `records`, by index in `records`.
-
-    They match if they have the same place, sender, target, type and text, and the same message id
-    or, without ids, times that differ by no more than the clocks may. Each logged event matches at
-    most one record, so repeated lines are counted correctly. Raises Unavailable.
-    """
-    if not records:
-        return {}
-    query = Query(
-        scope=Scope.from_places(*{Place(each.network, each.channel) for each in records}),
-        since=min(each.time for each in records) - OWN_CLOCK_SKEW,
-        until=max(each.time for each in records) + OWN_CLOCK_SKEW,
-        limit=_MAX_LINES,
-    )
-    known: dict[tuple[str, ...], list[Event]] = {}
-    for event in await log.find(query):
-        known.setdefault(_key(event), []).append(event)
-    found = {}
-    for number, record in enumerate(records):
-        candidates = known.get(_key(record), [])
-        if same := next((each for each in candidates if _is_same(record, each)), None):
-            candidates.remove(same)
-            found[number] = same
-    return found
-
-
-def _key(event: Event) -> tuple[str, ...]:
-    place = (event.network, event.channel.lower())
-    # A message of several lines is logged as one event each; its first line stands for it.
-    text = event.text.partition("\n")[0]
-    return (*place, event.type.value, event.nick.lower(), event.target.lower(), text)
-
-
-def _is_same(record: Event, known: Event) -> bool:
-    if record.msgid and known.msgid:
-        return record.msgid == known.msgid
-    return abs(record.time - known.time) <= (OWN_CLOCK_SKEW if known.own else CLOCK_SKEW)

@@ -174,6 +174,8 @@ class IrcTendril(Tendril):
     async def _report_state(self) -> None:
         """Keep the status file up to date, until cancelled."""
         while True:
+            if self.shares_work:
+                self.metrics.set("lease_held", self._failover.holds_lease)
             if away := [each for each in self.networks.values() if not each.joins_answered]:
                 self.status.waiting("; ".join(describe_absence(network) for network in away))
                 await asyncio.sleep(_POLL_INTERVAL_WAITING)

@@ -17,7 +17,7 @@ from harnesses.web.auth.middleware import (
     refuse,
 )
 from harnesses.web.rendering.view import page
-from storage.db.errors import BadCursor
+from storage.db.errors import BadCursor, ServerAway
 
 _ADVICE = {
     404: "There is no such page. The channels are at /, and /openapi.json describes the API.",
@@ -32,6 +32,7 @@ def register_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(BadCursor, _on_validation_error)
+    app.add_exception_handler(ServerAway, _on_server_away)
     app.add_exception_handler(Exception, _on_server_error)
 
 
@@ -63,6 +64,14 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
         kind="invalid_request",
         param=names[0],
     )
+
+
+async def _on_server_away(request: Request, error: Exception) -> Response:
+    _log.warning("web.unavailable", path=request.scope["path"], error=str(error))
+    text = "The log cannot be read now; try again in a moment."
+    response = _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, text, kind="unavailable")
+    response.headers["retry-after"] = "5"
+    return response
 
 
 async def _on_server_error(request: Request, error: Exception) -> Response:

@@ -16,7 +16,7 @@ from storage.db.sqlite import open_sqlite
 
 __all__ = ["Address", "Connection", "Database", "Row", "from_micros", "to_micros"]
 
-NEEDS_EXTRA = "storage on PostgreSQL needs the extra: pip install 'terrarium[postgres]'"
+NEEDS_EXTRA = "storage on PostgreSQL needs the extra: pip install '.[postgres]' in the checkout"
 _LOCK_TIMEOUT = 5.0  # seconds to wait for another process that writes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -36,7 +36,9 @@ def from_micros(micros: int) -> datetime:
 
 class Backend(Protocol):
     """The verbs of an open database; work runs in a thread. All methods raise Unavailable when it
-    cannot be reached, read or written."""
+    cannot be reached, read or written. `is_away` is True while its server cannot be reached."""
+
+    is_away: bool
 
     async def write(
         self, work: Callable[[Connection], T], *, durable: bool = True, exclusive: bool = True
@@ -83,7 +85,7 @@ class Database:
     """
 
     def __init__(self, address: Address, backend: Backend) -> None:
-        self.address = address
+        self.address, self._backend = address, backend
         self.read, self.write = backend.read, backend.write
         self.exclusive, self.sync, self.changes = backend.exclusive, backend.sync, backend.changes
         self.execute_outside_transaction = backend.execute_outside_transaction
@@ -119,6 +121,11 @@ class Database:
 
     def __repr__(self) -> str:
         return f"<Database {self.address}>"
+
+    @property
+    def is_away(self) -> bool:
+        """True while its server cannot be reached; a file is never away."""
+        return self._backend.is_away
 
     @property
     def dialect(self) -> Dialect:

@@ -14,6 +14,10 @@ class Unavailable(StorageError):
     """The database cannot be opened, read or written."""
 
 
+class ServerAway(Unavailable):
+    """PostgreSQL cannot be reached at the moment: it is away, starting, stopping or full."""
+
+
 class Conflict(Unavailable):
     """A unique constraint was violated, usually by a concurrent transaction that was quicker."""
 

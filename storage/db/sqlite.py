@@ -89,6 +89,7 @@ class SqliteBackend:
     def __init__(
         self, path: Path, target: Path | str, writer: AsyncConnection, patience: float
     ) -> None:
+        self.is_away = False
         self._path, self._wal = path, path.with_name(f"{path.name}-wal")
         self._connect_reader = partial(_open_connection, target, patience, _READER_PRAGMAS)
         self._writer = writer

@@ -35,6 +35,7 @@ import structlog
 from storage.chat_log import deletion, statistics
 from storage.chat_log.event import EVERYTHING, Event, Scope
 from storage.chat_log.event_table import answers_quoting
+from storage.chat_log.journal import remove_events
 from storage.chat_log.opt_outs import person_of
 from storage.db.database import Address, Connection, Database, Row, to_micros
 from storage.db.errors import StorageError
@@ -87,6 +88,13 @@ class Person:
         """The nick of the person, as a set."""
         return {self.nick}
 
+    def may_own(self, event: Event) -> bool:
+        """Return True if an event that is not in the log yet may be theirs."""
+        return event.network == self.network and (
+            person_of(event.nick) == person_of(self.nick)
+            or (self.account is not None and event.account == self.account)
+        )
+
     @property
     def owner(self) -> Owner:
         """The person as the owner of reminders."""
@@ -112,6 +120,13 @@ class NamedPerson:
         """Return the query that finds their events."""
         query = Query(scope=EVERYTHING, network=self.network, own=False)
         return [replace(query, nick=self.nick, account=self.account)]
+
+    def may_own(self, event: Event) -> bool:
+        """Return True if an event that is not in the log yet is theirs."""
+        return self.network in (None, event.network) and (
+            (self.nick is not None and person_of(event.nick) == person_of(self.nick))
+            or (self.account is not None and event.account == self.account)
+        )
 
     @property
     def names(self) -> set[str]:
@@ -153,6 +168,7 @@ async def forget(
     `actor` is named in the audit log. Raises StorageError if the erasure could not be recorded, in
     which case nothing is removed. After any later error the result is not finished.
     """
+    await asyncio.to_thread(remove_events, data, person.may_own)
     erasure = await _plan(database, log, person, data, actor)
     number = await PendingErasures(database).add(erasure) if erasure else 0
     try:

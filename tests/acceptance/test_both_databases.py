@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator, Mapping
@@ -25,8 +26,10 @@ from tests.kit.stores import Stores
 
 @dataclass(frozen=True, slots=True)
 class Bot:
-    """A running bot: where IRC and the pages are."""
+    """A running bot: its process, and where the agent server, IRC and the pages are."""
 
+    process: asyncio.subprocess.Process
+    server: str
     irc_port: int
     web: str
 
@@ -44,8 +47,10 @@ async def up(data: Path, script: ScriptedOpenAI, storage: Mapping[str, str]) -> 
         ready = await line_with(process.stdout, "ready")
         below = psutil.Process(process.pid).children(recursive=True)
         irc = ready.split("IRC ")[1].split()[0].rpartition(":")[2]
-        yield Bot(int(irc), ready.split("web ")[1].split()[0])
-        process.send_signal(signal.SIGINT)
+        server = ready.split("agent server ")[1].split()[0]
+        yield Bot(process, server, int(irc), ready.split("web ")[1].split()[0])
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
         await process.communicate()
         assert process.returncode == 0
         await gone(below)

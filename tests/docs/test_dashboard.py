@@ -1,4 +1,4 @@
-"""deploy/grafana/terrarium.json uses only existing metrics and labels, and shows every metric."""
+"""The dashboard and the alerts use only existing metrics and labels; the dashboard shows all."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import re
 import time
 from typing import Any
 
+import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent_server.admission.scheduler import Scheduler
+from agent_server.engines.upstream_pool import Upstream
 from agent_server.metering.metrics import Metrics
 from agent_server.metering.request_context import RequestContext
 from agent_server.tendril_registry import TendrilCollector, TendrilObject
 from storage.usage.usage import TokenUsage
+from terrarium.http.client import ConnectionPool
 from tests.docs.reference import ROOT
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/terrarium.json").read_text(encoding="utf-8"))
+ALERTS = yaml.safe_load((ROOT / "deploy/prometheus-rules.yaml").read_text(encoding="utf-8"))
 OURS = re.compile(r"(terrarium_\w+)(?:\{([^}]*)\})?")
 KEYWORDS = re.compile(r"by \(([^)]*)\)")
 
@@ -29,9 +33,12 @@ def exported() -> dict[str, set[str]]:
     metrics.observe_wait(context, "terra", 0.1)
     now = time.monotonic()
     metrics.count_usage(context, "terra", TokenUsage(10, 5, 3), now, now + 1)
-    with metrics.watch_queue("terra", Scheduler(2)):
+    upstream = Upstream("http://gpu:8000", ConnectionPool("http://gpu", {}, patience=1), 1)
+    with metrics.watch_queue("terra", Scheduler(2), [upstream]):
         exposition = metrics.exposition()
-    tendril = TendrilObject(name="irc", key="irc", state="ready", seconds_ago=0)
+    tendril = TendrilObject(
+        name="irc", key="irc", state="ready", seconds_ago=0, gauges={"a": 1}, counters={"a": 1}
+    )
     exposition += generate_latest(TendrilCollector([tendril]))
     families = text_string_to_metric_families(exposition.decode())
     found: dict[str, set[str]] = {}
@@ -52,9 +59,9 @@ def queries(node: Any) -> list[str]:
     return []
 
 
-def test_every_metric_of_the_dashboard_is_exported_with_the_labels_it_is_asked_for() -> None:
+def test_every_metric_of_dashboard_and_alerts_is_exported_with_the_labels_it_is_asked_for() -> None:
     known = exported()
-    asked = [match for query in queries(DASHBOARD) for match in OURS.finditer(query)]
+    asked = [match for query in queries([DASHBOARD, ALERTS]) for match in OURS.finditer(query)]
     assert asked
     for match in asked:
         name, selector = match.groups()

@@ -69,6 +69,18 @@ def test_every_service_restarts_and_says_whether_it_is_well() -> None:
         assert service["healthcheck"]["test"][0] == "CMD", name
 
 
+def test_our_containers_are_read_only_and_limited_and_no_secret_has_a_default() -> None:
+    for name in OURS:
+        service = SERVICES[name]
+        assert service["read_only"] is True, name
+        assert service["mem_limit"], name
+        assert service["pids_limit"], name
+    assert "/ready" in " ".join(SERVICES["agent"]["healthcheck"]["test"])
+    secrets = re.findall(r"\$\{\w*(?:KEY|TOKEN)\w*:-([^}]*)\}", TEXT)
+    assert secrets
+    assert not any(secrets)
+
+
 def test_every_command_is_one_that_our_cli_takes() -> None:
     commands = list(ran_commands())
     tendrils = {command[1] for command in commands if command[0] == "run"}
@@ -170,7 +182,7 @@ def test_each_service_has_a_key_of_its_own_and_none_the_admins() -> None:
 
 
 def test_the_example_of_secrets_names_each_variable_of_the_compose_file() -> None:
-    used = set(re.findall(r"\$\{(\w+)", TEXT))
+    used = set(re.findall(r"(?<!\$)\$\{(\w+)", TEXT))
     assert set(re.findall(r"^(\w+)=", DOTENV, re.M)) == used
 
 

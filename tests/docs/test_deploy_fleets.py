@@ -89,6 +89,22 @@ def test_the_values_of_an_example_fit(path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_kuberay_adds_workers_of_a_known_size_which_keep_their_models() -> None:
+    service, *others = documents(KUBERAY)
+    cluster = service["spec"]["rayClusterConfig"]
+    assert cluster["enableInTreeAutoscaling"] is True
+    (workers,) = cluster["workerGroupSpecs"]
+    assert workers["maxReplicas"] == int(environment(KUBERAY)["RAY_MAX_ENGINES"])
+    pod = workers["template"]["spec"]
+    (container,) = pod["containers"]
+    cpus = workers["rayStartParams"]["num-cpus"]
+    assert container["resources"]["limits"]["cpu"] == cpus == environment(KUBERAY)["MODEL_THREADS"]
+    assert container["volumeMounts"][0]["mountPath"] == environment(KUBERAY)["MODEL_CACHE_DIR"]
+    (volume,) = pod["volumes"]
+    claims = [each["metadata"]["name"] for each in others if "Claim" in each["kind"]]
+    assert claims == [volume["persistentVolumeClaim"]["claimName"]]
+
+
 def test_every_node_gets_the_variables_that_we_set_where_we_start_ray() -> None:
     for name, value in ENVIRONMENT.items():
         assert environment(DEPLOY / "ray" / "node.env")[name] == value
@@ -98,6 +114,7 @@ def test_every_node_gets_the_variables_that_we_set_where_we_start_ray() -> None:
             assert environment(KUBERAY)[name] == value
 
 
+@pytest.mark.server  # Ray's import looks for a free port
 def test_ray_serve_takes_the_configurations_and_the_application_their_arguments() -> None:
     schema = pytest.importorskip("ray.serve.schema")
     app = pytest.importorskip("agent_server.ray.app")

@@ -96,7 +96,7 @@ class LaunchPlan:
             )
             environment["WEB_PORT"] = str(ports[-1].port)
             web = url(ports[-1].host, ports[-1].port)
-        programs = [Program("server", command_line(config, "server"), environment)]
+        programs = [Program("server", command_line(config, "server"), environment, serves=True)]
         endpoint = _irc_endpoint(config) if "irc" in wanted else None
         if endpoint and endpoint.embedded:
             host, port = endpoint.host, endpoint.port
@@ -104,7 +104,7 @@ class LaunchPlan:
             # The IRC server has its port as an argument, the IRC tendril as IRC_PORT.
             environment |= {"IRC_SERVER": host, "IRC_PORT": str(port)}
             where = ("--host", host, "--port", str(port))
-            programs.append(Program("ircd", (*_PYTHON, _IRCD, *where)))
+            programs.append(Program("ircd", (*_PYTHON, _IRCD, *where), serves=True))
         programs += [
             Program(name, command_line(config, "run", name), environment) for name in wanted
         ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from harnesses.core.errors import TendrilError
@@ -30,11 +31,15 @@ class ChildConfigError(TendrilError):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program to run: its display name, its command line, and additions to our environment."""
+    """A program to run: its display name, its command line, and additions to our environment.
+
+    One that `serves` the others is ended after them, so that they can finish their work.
+    """
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    serves: bool = False
 
     def having(self, environment: Mapping[str, str]) -> Program:
         """Return the program with more environment variables."""
@@ -44,11 +49,12 @@ class Program:
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
     """Times in seconds: the first and the longest delay before a restart, the uptime that resets
-    the delay to the first, and the grace period between SIGTERM and SIGKILL."""
+    the delay to the first, and the grace period between SIGTERM and SIGKILL. Programs
+    that serve the others get what those leave of it, at least a third."""
 
     first: float = 0.5
     longest: float = 30.0
-    stable: float = 60.0
+    stable: float = 10.0
     grace: float = 4.0
 
 
@@ -68,6 +74,8 @@ class Supervisor:
         self._programs = programs
         self._say = say
         self._policy = policy or RestartPolicy()
+        self._serves = {each.name for each in programs if each.serves}
+        self._ended = asyncio.Event()
 
     async def run(self) -> None:
         """Keep all programs running until cancelled, then end them and their child processes.
@@ -89,18 +97,36 @@ class Supervisor:
 
     async def _run_once(self, program: Program) -> str:
         """Run a program to its end; return a text for people that says how it ended."""
+        grace = self._policy.grace
         try:
-            async with running(program, self._policy.grace) as process:
+            async with running(program, grace) as process:
                 self.pids[program.name] = process.pid
                 try:
                     code = await process.wait()
-                finally:
-                    del self.pids[program.name]
+                except asyncio.CancelledError:
+                    if program.serves:
+                        took = await self._wait_others(grace * 2 / 3)
+                        await end_child(process, grace - took)
+                    raise
         except OSError as error:  # e.g. out of memory or processes: the other programs go on
             return f"could not be started ({error.strerror})"
+        finally:
+            self.pids.pop(program.name, None)
+            self._ended.set()
         if code == EX_CONFIG:
             raise ChildConfigError(program.name)
         return f"ended (signal {-code})" if code < 0 else f"ended (exit code {code})"
+
+    async def _wait_others(self, seconds: float) -> float:
+        """Wait until only programs run that serve others, at most `seconds`; return how long that
+        took."""
+        began = time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.pids.keys() - self._serves:
+                    self._ended.clear()
+                    await self._ended.wait()
+        return time.monotonic() - began
 
 
 @asynccontextmanager

@@ -16,13 +16,13 @@ import structlog
 
 from harnesses.core.errors import TendrilError, UnknownTendril
 from harnesses.core.tendril.status import ProcessState, reports
-from storage.db.errors import StorageError
+from storage.db.errors import ServerAway, StorageError
 from storage.db.private_files import make_file
 from storage.db.process_lock import AlreadyRunning, hold_lock
 from storage.queues.leases import LeaseLost
 from terrarium.config import ConfigError
 from terrarium.entry_points import entry_points
-from terrarium.supervision import root_cause
+from terrarium.supervision import is_stopped_within, root_cause
 
 if TYPE_CHECKING:  # `terrarium up` only starts tendrils as processes: keep its imports light
     from harnesses.core.tendril.base import Tendril
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # `terrarium up` only starts tendrils as processes: keep its 
 GROUP = "terrarium.tendrils"
 
 _MAX_MESSAGE_CHARS = 200  # characters of an error's message
+_DATABASE_PAUSE = 1.0  # seconds between two attempts to start while PostgreSQL is away
 _PYTHON = sysconfig.get_path("stdlib")
 _FOUNDATIONS = tuple(
     f"{Path(__file__).parents[3] / each}{os.sep}"
@@ -76,13 +77,22 @@ def run_until_stopped(
     and for any other error TendrilCrashed.
 
     After LeaseLost another process has taken over; the tendril that `again` creates then runs as
-    its standby.
+    its standby. While PostgreSQL is away, one is created every second until it can start.
     """
+    said = ""
     while True:
         try:
             return asyncio.run(process.run())
         except LeaseLost as lost:
             say(f"terrarium: {lost}; standing by")
+            process = again()
+        except ServerAway as away:
+            process.status.waiting(str(away))
+            if str(away) != said:
+                said = str(away)
+                say(f"terrarium: {said}; waiting for it")
+            if is_stopped_within(_DATABASE_PAUSE):
+                return process.status.report(ProcessState.STOPPED)
             process = again()
         except (ConfigError, TendrilError, StorageError):
             raise

@@ -44,6 +44,7 @@ from terrarium.clock import Clock, SystemClock
 from terrarium.config import Config, ConfigError
 from terrarium.supervision import root_cause, serve_until_stopped
 
+_FINISHING_TIME = 2.0  # seconds that answers have when the process is told to stop
 _REMINDER_RETRY = timedelta(seconds=15)  # retry interval of a reminder that could not be said
 
 T = TypeVar("T")
@@ -308,6 +309,7 @@ class Tendril(ABC):
                     self._speak(),
                     self._answer_peers(),
                     *self.background(),
+                    finish=lambda: self.turns.close(_FINISHING_TIME),
                 )
         except ExceptionGroup as group:  # of our tasks, or of those of a resource
             raise root_cause(group) from group
@@ -328,8 +330,9 @@ class Tendril(ABC):
 
     @property
     def disk_trouble(self) -> str:
-        """Why nothing can be written to disk at the moment, "" if it can."""
-        return self.log.chat_log.trouble or self.status.disk_trouble
+        """Why nothing can be written at the moment, "" if it can."""
+        away = "the database cannot be reached" * self.medium_services.is_database_away
+        return self.log.chat_log.trouble or self.status.disk_trouble or away
 
     async def _follow_files(self) -> None:
         """Reload when a file changes or SIGHUP arrives, until cancelled. If that fails, the

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from harnesses.core.services.metrics import TendrilMetrics, send_heartbeats
@@ -20,9 +22,13 @@ from harnesses.core.tendril.turns import Turns
 from llm.agent.trace import expire_runs
 from llm.client.response import Heartbeat
 from llm.log_questions import Quoting
+from storage.chat_log.journal import Journal
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.settings import StorageSettings, log_address, store_address
+
+BACKUP_MARK = Path("run", "last-backup")
+"""The file in the data folder whose time is that of the last backup."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,9 +65,15 @@ class MediumServices:
                 shared = await opened.enter_async_context(Database.open(address))
             embeds = resources.client if config.section(StorageSettings).semantic else None
             # On leaving, all that was recorded is stored before the databases are closed.
-            chat_log = await opened.enter_async_context(ChatLog.open(shared))
+            journal = None  # a disk that takes no lines in SQLite would take no journal either
+            if not isinstance(address, Path):
+                with suppress(OSError):  # the local disk is full
+                    journal = opened.enter_context(Journal(config.data, name).hold())
+            chat_log = await opened.enter_async_context(ChatLog.open(shared, journal))
             log = TendrilLog(shared, chat_log, name, clock, Quoting(agent.zone), embeds)
-            await log.opt_outs.load()
+            rules = await log.opt_outs.load()
+            with suppress(OSError):
+                await chat_log.recover(rules.keeps)
             messages = Database.open(store_address(config, "outbox"))
             outbox = TendrilOutbox(await opened.enter_async_context(messages), name)
             yield cls(
@@ -79,10 +91,23 @@ class MediumServices:
                 metrics=TendrilMetrics(),
             )
 
+    @property
+    def is_database_away(self) -> bool:
+        """True while PostgreSQL cannot be reached."""
+        return self.log.database.is_away or self.outbox.database.is_away
+
+    def _own_gauges(self, data: Path) -> dict[str, float]:
+        """Return the gauges of every tendril: the lines that are not stored yet, and the seconds
+        since the last `terrarium backup`, if there was one."""
+        gauges: dict[str, float] = {"log_queue": self.log.chat_log.waiting}
+        with suppress(OSError):
+            gauges["backup_age_seconds"] = time.time() - (data / BACKUP_MARK).stat().st_mtime
+        return gauges
+
     def background(self, resources: Resources, turns: Turns) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield what runs in the background of every tendril, until cancelled."""
 
-        status = resources.status
+        status, data = resources.status, resources.configuration.config.data
 
         async def send() -> None:
             await status.became_ready.wait()
@@ -95,8 +120,10 @@ class MediumServices:
                 pending=turns.pending,
                 tokens_today=resources.accounting.today(),
                 counters=self.metrics.counters,
-                gauges=self.metrics.gauges,
-                disk_trouble=bool(self.log.chat_log.trouble or status.disk_trouble),
+                gauges=self.metrics.gauges | self._own_gauges(data),
+                disk_trouble=bool(
+                    self.log.chat_log.trouble or status.disk_trouble or self.is_database_away
+                ),
             )
 
         yield status.renew()
@@ -106,4 +133,6 @@ class MediumServices:
         )
         yield resources.configuration.prompts.mcp_servers.run()
         yield self.privacy.run()
+        rules = self.log.opt_outs
+        yield self.log.chat_log.keep_recovering(lambda event: rules.opt_out_rules.keeps(event))
         yield send()

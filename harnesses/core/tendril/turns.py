@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -25,13 +26,18 @@ from llm.messages.errors import ModelError
 from llm.messages.message import Question
 from llm.reading.reading import Reading, Surroundings
 from llm.tools.toolbox import Toolbox
-from storage.db.errors import StorageError
+from storage.db.errors import ServerAway, StorageError
 from storage.log import ChatLog
 from storage.memory.conversations import PromptWindow
-from terrarium.cancellation import await_shielded
+from terrarium.cancellation import CancelScope, ScopeCancelled, await_shielded
 
 FAILED = "Something went wrong on my side; it has been noted. Please try again."
+NO_DATABASE = "I cannot reach my database at the moment; please ask again later."
 NO_DISK = "I cannot use my files at the moment (the disk may be full); please tell whoever runs me."
+RESTARTED = "I am being restarted; please ask again in a moment."
+
+REFUSAL_TIMEOUT = 0.5
+"""Seconds in which `Turns.close` tells everybody who still waits to ask again."""
 
 COMPACTED = 4
 """The number of turns that the model still sees after `Turns.compact`."""
@@ -55,6 +61,9 @@ class Turns:
         self._queues: WeakValueDictionary[str, ConversationQueue] = WeakValueDictionary()
         self._responder = Responder(resources, log, peers, owner)
         self.own_tools = list(Toolbox.from_owners(owner).names())
+        self._open: set[CancelScope] = set()  # of the questions by people
+        self._is_closing = False
+        self._idle = asyncio.Event()
 
     @property
     def pending(self) -> int:
@@ -64,6 +73,38 @@ class Turns:
     async def take(self, request: TurnRequest) -> TurnResult:
         """Answer a question, one at a time per conversation; return `NO_REPLY` if it was stopped or
         joined another. Never raises, except when cancelled."""
+        if not request.is_by_person:
+            return await self._take(request)
+        scope = CancelScope()
+        self._open.add(scope)
+        self._idle.clear()
+        try:
+            with suppress(ScopeCancelled):
+                if not self._is_closing:
+                    return await scope.result(self._take(request))
+            result = TurnResult(RESTARTED, ok=False)
+            if request.deliver:
+                await self._log_errors(request.deliver(result))
+            return result
+        finally:
+            self._open.discard(scope)
+            if not self._open:
+                self._idle.set()
+
+    async def close(self, grace: float) -> None:
+        """Give the questions that people have asked `grace` seconds to be answered; tell those who
+        then still wait, and who asks meanwhile, to ask again."""
+        self._is_closing = True
+        for seconds in (grace, REFUSAL_TIMEOUT):
+            if not self._open:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._idle.wait()
+            for scope in self._open:
+                scope.stop()
+
+    async def _take(self, request: TurnRequest) -> TurnResult:
         queue = self._queue_of(request.conversation)
         memory = RoomMemory.of(
             self._resources.memory,
@@ -179,7 +220,7 @@ class Turns:
             return TurnResult(error.sentence, ok=False)
         except StorageError as error:
             _log.error("turn.no_disk", tendril=self._resources.name, error=str(error))
-            return TurnResult(NO_DISK, ok=False)
+            return TurnResult(NO_DATABASE if isinstance(error, ServerAway) else NO_DISK, ok=False)
         except Exception:  # noqa: BLE001 -- the turn boundary: no traceback may reach a person
             _log.exception("turn.failed", tendril=self._resources.name)
             return TurnResult(FAILED, ok=False)

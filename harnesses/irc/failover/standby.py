@@ -263,6 +263,11 @@ class Failover:
         self._networks, self._status = networks, status
         self._standby: Standby | None = None
 
+    @property
+    def holds_lease(self) -> bool:
+        """True while no other process can be active."""
+        return self._standby is not None and self._standby.is_active()
+
     async def run(self, address: Address, run_active: Callable[[], Work]) -> None:
         """Stand by until no other process is active, then run `run_active` under the leases.
 

@@ -14,11 +14,11 @@ import structlog
 
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.playback import find_logged
 from harnesses.irc.policy.requests import QUESTION_COMMANDS, to_log_event
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.services import BotServices
 from storage.chat_log.event import PendingEvent
+from storage.log import find_logged
 
 _log = structlog.get_logger()
 

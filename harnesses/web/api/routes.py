@@ -98,11 +98,13 @@ SearchWords = Annotated[
 
 @health.get("/health", responses={503: {"model": Health}})
 async def answer_health(state: AppStateDep, response: Response) -> Health:
-    """Report whether the web tendril works: 503 while it cannot write to disk. Needs no token."""
+    """Report whether the web tendril works: 503 while it cannot write to its disk or database.
+    Needs no token."""
     if not state.tendril.disk_trouble:
         return Health()
     response.status_code = 503
-    return Health(status="the disk cannot be written")
+    away = state.tendril.medium_services.is_database_away
+    return Health(status=f"the {'database' if away else 'disk'} cannot be written")
 
 
 @router.get("/channels")

@@ -8,14 +8,14 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 import structlog
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from storage.connection import Connection, Row
@@ -26,6 +26,7 @@ from storage.db.postgres.connection import (
     adapt,
     in_one_line,
     row_factory,
+    unavailable,
 )
 from storage.db.postgres.migration import migrate
 from terrarium.cancellation import await_shielded
@@ -35,6 +36,7 @@ _WRITERS = 3  # threads; one writes at a time, besides those that are not exclus
 # Seconds to wait for the outcome of a COMMIT during which the server went away.
 _OUTCOME_TIMEOUT = 300.0
 _RETRY_PAUSE = 0.2  # seconds between two attempts to reach a server that is away
+_IDLE_TIMEOUT = 60.0  # seconds after which an unused session is closed: PostgreSQL has few
 # Seconds after which a listener wakes by itself, in case a notification was lost.
 _WAKE_INTERVAL = 30.0
 # One lock for each schema, held until the end of the transaction.
@@ -53,6 +55,15 @@ _SESSION_OPTIONS = (
     " -c synchronous_commit=on"  # a commit returns once flushed, whatever the server's default
     " -c gin_pending_list_limit=256kB"  # every search scans the pending list entry by entry
 )
+# A host that has vanished sends no end of a connection: without these, requests would hang for as
+# long as TCP tries, a quarter of an hour. The parameters of the URL take precedence.
+_TIMEOUTS: dict[str, Any] = {
+    "connect_timeout": 5,  # seconds
+    "tcp_user_timeout": 10_000,  # milliseconds
+    "keepalives_idle": 5,  # seconds
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -71,6 +82,8 @@ class PostgresBackend:
     server would lose commits that were not flushed, unnoticed by a process that goes on and waits
     for a later flush. With SQLite such commits outlive the process, and only a power cut, which
     also ends the process, loses them.
+
+    `is_away` is True while no connection can be opened.
     """
 
     def __init__(self, address: PostgresSchema, patience: float) -> None:
@@ -83,7 +96,7 @@ class PostgresBackend:
         self._lock = asyncio.Lock()
         self._name = secrets.token_hex(8)  # of our row in the table `writers`
         self._last_write = 0  # the number of our last write, stored in that row
-        self._is_away = False  # whether the server could not be reached at the last attempt
+        self.is_away = False
 
     def connect(self) -> None:
         """Open the pools. Blocks."""
@@ -120,20 +133,22 @@ class PostgresBackend:
         except psycopg.errors.UniqueViolation as error:
             raise Conflict(f"another transaction was quicker: {in_one_line(error)}") from error
         except psycopg.Error as error:
-            self._note_outage(error)
-            kind = Rejected if isinstance(error, _REJECTED) else Unavailable
-            raise kind(f"the database cannot be written: {in_one_line(error)}") from error
+            if isinstance(error, PoolTimeout):
+                self._note_outage(error)
+            what = "the database cannot be written"
+            if isinstance(error, _REJECTED):
+                raise Rejected(f"{what}: {in_one_line(error)}") from error
+            raise unavailable(error, what) from error
         self._note_outage(None)
         return result
 
     def _note_outage(self, error: psycopg.Error | None) -> None:
-        """Log that the server cannot be reached, or can again, once each."""
-        if isinstance(error, PoolTimeout) and not self._is_away:
-            self._is_away = True
-            _log.warning("postgres.away", reason=in_one_line(error))
-        elif error is None and self._is_away:
-            self._is_away = False
+        """Note and log, once each, that no connection can be opened, or one can again."""
+        if error is None and self.is_away:
             _log.info("postgres.back")
+        elif error is not None and not self.is_away:
+            _log.warning("postgres.away", reason=in_one_line(error))
+        self.is_away = error is not None
 
     def _write_beside_others(self, work: Callable[[Connection], T]) -> T:
         with self._writers.connection() as raw, raw.transaction():
@@ -196,8 +211,9 @@ class PostgresBackend:
         try:
             result = await asyncio.get_running_loop().run_in_executor(self._reading, run)
         except psycopg.Error as error:
-            self._note_outage(error)
-            raise Unavailable(f"the database cannot be read: {in_one_line(error)}") from error
+            if isinstance(error, PoolTimeout):
+                self._note_outage(error)
+            raise unavailable(error, "the database cannot be read") from error
         self._note_outage(None)
         return result
 
@@ -227,17 +243,22 @@ class PostgresBackend:
         channel = sql.Identifier(self._address.schema)
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(
+                listener = await psycopg.AsyncConnection.connect(
                     _conninfo(self._address), autocommit=True
-                ) as raw:
+                )
+            except psycopg.OperationalError as error:
+                self._note_outage(error)
+                await asyncio.sleep(_RETRY_PAUSE)
+                continue
+            self._note_outage(None)
+            with suppress(psycopg.OperationalError):
+                async with listener as raw:
                     await raw.execute(sql.SQL("LISTEN {}").format(channel))
                     yield
                     while True:
                         async for _ in raw.notifies(timeout=_WAKE_INTERVAL, stop_after=1):
                             pass
                         yield
-            except psycopg.OperationalError:
-                await asyncio.sleep(_RETRY_PAUSE)
 
 
 @asynccontextmanager
@@ -274,7 +295,7 @@ async def session_lock(address: PostgresSchema, name: str, patience: float) -> A
                 await asyncio.sleep(_RETRY_PAUSE)
             yield
     except psycopg.Error as error:
-        raise Unavailable(f"the database cannot be reached: {in_one_line(error)}") from error
+        raise unavailable(error, "the database cannot be reached") from error
 
 
 def _prepare(address: PostgresSchema, patience: float) -> None:
@@ -286,9 +307,7 @@ def _prepare(address: PostgresSchema, patience: float) -> None:
             adapt(raw)
             migrate(PostgresConnection(raw), address)
     except psycopg.Error as error:
-        raise Unavailable(
-            f"{address}: cannot be used as a database: {in_one_line(error)}"
-        ) from error
+        raise unavailable(error, f"{address}: cannot be used as a database") from error
 
 
 def _pool(
@@ -302,8 +321,9 @@ def _pool(
 
     return ConnectionPool(
         _conninfo(address, patience),
-        min_size=1,
+        min_size=0,
         max_size=size,
+        max_idle=_IDLE_TIMEOUT,
         open=False,
         configure=configure,
         check=ConnectionPool.check_connection,
@@ -321,7 +341,8 @@ def _conninfo(address: PostgresSchema, patience: float | None = None) -> str:
     options = f'{_SESSION_OPTIONS} -c search_path="{address.schema}",public'
     if patience is not None:
         options += f" -c lock_timeout={int(patience * 1000)}"
-    return make_conninfo(address.url, options=options, application_name=address.schema)
+    known = _TIMEOUTS | conninfo_to_dict(address.url)
+    return make_conninfo(**known | {"options": options, "application_name": address.schema})
 
 
 _REJECTED = (psycopg.IntegrityError, psycopg.DataError, psycopg.errors.ProgramLimitExceeded)

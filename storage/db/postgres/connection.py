@@ -19,6 +19,7 @@ from psycopg.adapt import Dumper, Loader
 from psycopg.types.string import StrDumperUnknown
 
 from storage.connection import Dialect, Values
+from storage.db.errors import ServerAway, Unavailable
 
 _TOKEN = re.compile(
     r"""
@@ -30,6 +31,17 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _MIN_ROWS_FOR_COPY = 20
+# Connection exceptions, too many connections, and the shutdown, crash or start of the server.
+_AWAY_STATES = ("08", "53300", "57P01", "57P02", "57P03")
+_AWAY_TEXTS = (
+    "starting up",
+    "shutting down",
+    "in recovery",
+    "not yet accepting",
+    "terminating connection",
+    "too many",
+    "connection slots",
+)
 _NUL, _REPLACEMENT = "\0", "\N{REPLACEMENT CHARACTER}"  # PostgreSQL cannot store NUL in text
 
 
@@ -69,6 +81,23 @@ def _bind(sql: str, values: Values) -> tuple[bytes, Values]:
 def in_one_line(error: psycopg.Error) -> str:
     """Return the first line of an error; the details below it may contain values of rows."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def unavailable(error: psycopg.Error, what: str) -> Unavailable:
+    """Return the error of storage for one of psycopg; `what` says what cannot be done."""
+    kind = ServerAway if _is_away(error) else Unavailable
+    return kind(f"{what}: {in_one_line(error)}")
+
+
+def _is_away(error: psycopg.Error) -> bool:
+    """Return True if trying again later may help, as the server or the connection is missing."""
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_AWAY_STATES)
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    # libpq gives no code for a refused connection: a wrong name or password is FATAL as well.
+    text = str(error)
+    return "FATAL:" not in text or any(each in text for each in _AWAY_TEXTS)
 
 
 class PostgresRow:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from agent_server.engines.openai import HttpEngine
-from agent_server.engines.upstream_pool import MAX_FAILURES, UpstreamConfig
+from agent_server.engines.upstream_pool import MAX_FAILURES, MIN_SLOW, UpstreamConfig
 from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable
 from terrarium.sockets import listen
 from tests.kit.agent_server import agent_client, agent_server, unready_server
@@ -127,6 +127,37 @@ async def test_before_the_first_byte_another_upstream_is_asked(fault: bytes | No
         async with engine.lifespan():
             answers = [await asked(engine) for _ in range(4)]
     assert answers == ["ok"] * 4
+
+
+async def test_a_request_at_a_hung_upstream_goes_elsewhere_once_its_health_checks_fail() -> None:
+    async with answering(None) as hung, ScriptedOpenAI() as script:
+        engine = HttpEngine(UpstreamConfig([hung, script.url], model="m", timeout=300))
+        async with engine.lifespan(), asyncio.timeout(PATIENCE):
+            answers = await asyncio.gather(*(asked(engine) for _ in range(4)))
+    assert answers == ["ok"] * 4
+
+
+async def test_an_upstream_that_begins_no_answer_in_time_is_asked_last_for_a_while() -> None:
+    async with ScriptedOpenAI() as stuck, ScriptedOpenAI() as script:
+        stuck.default = Answer("never", late=True)
+        config = UpstreamConfig([stuck.url, script.url], model="m", timeout=300, first_byte=0.2)
+        engine = HttpEngine(config)
+        async with engine.lifespan(), asyncio.timeout(PATIENCE):
+            assert [await asked(engine) for _ in range(8)] == ["ok"] * 8
+            assert len(stuck.requests) == 1  # the health checks that it passes do not bring it back
+
+
+async def test_an_upstream_that_is_much_slower_than_the_others_is_asked_last_for_a_while() -> None:
+    async with ScriptedOpenAI() as slow, ScriptedOpenAI() as script:
+        slow.default = Answer("slow", late=True)
+        engine = HttpEngine(UpstreamConfig([slow.url, script.url], model="m", timeout=300))
+        async with engine.lifespan(), asyncio.timeout(PATIENCE):
+            asking = [asyncio.create_task(asked(engine)) for _ in range(2 * MAX_FAILURES)]
+            await slow.arrived(MAX_FAILURES)
+            await asyncio.sleep(1.05 * MIN_SLOW)
+            slow.release()
+            assert sorted(await asyncio.gather(*asking)) == ["ok"] * 3 + ["slow"] * 3
+            assert [await asked(engine) for _ in range(8)] == ["ok"] * 8
 
 
 async def test_after_the_first_byte_no_other_upstream_is_asked() -> None:

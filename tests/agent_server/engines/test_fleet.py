@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from typing import get_args
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -15,6 +16,7 @@ from agent_server.errors import EngineMisconfigured
 from tests.kit.agent_server import agent_client, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 from tests.kit.upstream_servers import MODELS, Kind, upstream_server
 
 CHAT = "/v1/chat/completions"
@@ -88,6 +90,22 @@ async def test_a_conversation_goes_elsewhere_while_its_upstream_is_full_and_come
             assert len(home.requests) == 3
 
 
+async def test_the_metrics_show_which_upstream_is_down() -> None:
+    gone = f"http://127.0.0.1:{free_port()}"
+    async with (
+        ScriptedOpenAI(model="m") as script,
+        agent_client({"upstream": f"{gone},{script.url}", "slots": 2}) as http,
+    ):
+        down, up = (
+            f'terrarium_upstream_up{{model="terra",upstream="{urlsplit(url).netloc}"}} {value}'
+            for url, value in ((gone, 0.0), (script.url, 1.0))
+        )
+        async with asyncio.timeout(PATIENCE):
+            while down not in (text := (await http.get("/metrics")).text):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert up in text
+
+
 async def test_a_router_in_front_of_engines_is_told_the_conversation_but_not_its_name() -> None:
     async with (
         upstream_server("vllm") as upstream,
@@ -100,6 +118,19 @@ async def test_a_router_in_front_of_engines_is_told_the_conversation_but_not_its
     assert told[0] == told[1] != told[2]
     assert told[3] is None
     assert all("secret" not in str(headers) for headers in upstream.headers)
+
+
+async def test_the_trace_of_a_client_is_passed_on_and_nothing_else_in_its_place() -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with (
+        upstream_server("vllm") as upstream,
+        agent_client({"upstream": upstream.url, "chooses_tools": False}) as http,
+    ):
+        upstream.headers.clear()
+        for value in (trace, "anything"):
+            await http.post(CHAT, json=HELLO, headers={"traceparent": value})
+    assert [headers.get("traceparent") for headers in upstream.headers] == [trace, None]
+    assert all("traceparent" not in body for body in upstream.chats)
 
 
 async def test_an_upstream_that_came_back_with_another_model_is_asked_for_that() -> None:

@@ -69,5 +69,5 @@ async def test_without_the_extra_it_is_said_what_to_install(
         stderr=asyncio.subprocess.PIPE,
     )
     _, err = await process.communicate()
-    assert "pip install 'terrarium[postgres]'" in err.decode()
+    assert "pip install '.[postgres]' in the checkout" in err.decode()
     assert b"Traceback" not in err

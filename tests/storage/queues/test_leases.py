@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from storage.chat_log.event import PUBLIC, Event, EventType
 from storage.db.database import Database
@@ -106,8 +107,9 @@ async def test_who_was_replaced_writes_nothing_into_the_log(two: Two) -> None:
             await asyncio.wait({log.append(line("after"))})
 
     assert await two.one.acquire(NAMES, OVER)
-    with pytest.raises(ExceptionGroup) as caught:
+    with capture_logs() as logged, pytest.raises(ExceptionGroup) as caught:
         await write()
     assert caught.group_contains(LeaseLost)
+    assert [each["event"] for each in logged] == ["log.fenced"]  # the successor logs the line
     found = await ChatLog(two.database).find(Query(scope=PUBLIC))
     assert [event.text for event in found] == ["before"]

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -93,6 +94,33 @@ async def test_stopping_ends_all_also_one_that_will_not_and_what_it_started() ->
         assert set(begun) == {"a", "b", "c", "c-child"}
         for life in begun.values():
             await life.ended()
+
+
+async def test_what_serves_the_others_is_ended_after_them() -> None:
+    async with lives() as place:
+        programs = [
+            Program("server", place.command("server", "obedient"), serves=True),
+            Program("a", place.command("a", "stubborn")),
+        ]
+        task = asyncio.create_task(
+            Supervisor(programs, lambda _: None, replace(QUICK, grace=2)).run()
+        )
+        begun = await born(place, 2)
+        task.cancel()
+        await begun["server"].ended()
+        assert not begun["a"].gone.is_set()  # it would not end, so the server was not kept for it
+        await begun["a"].ended()
+        await asyncio.wait([task])
+        programs[1] = Program("a", place.command("a", "obedient"))
+        task = asyncio.create_task(
+            Supervisor(programs, lambda _: None, replace(QUICK, grace=2)).run()
+        )
+        begun = await born(place, 2)
+        task.cancel()
+        await begun["a"].ended()
+        assert not begun["server"].gone.is_set()
+        await begun["server"].ended()
+        await asyncio.wait([task])
 
 
 async def test_what_a_dead_one_left_behind_is_ended_before_it_is_started_again() -> None:

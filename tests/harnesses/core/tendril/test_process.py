@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.turns import RESTARTED
 from terrarium.supervision import SUPERVISED
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -62,6 +63,10 @@ def question(data: Path) -> None:
         (data / f"{name}.ask").write_text("How many cups?")
 
 
+def answers(data: Path) -> list[str]:
+    return [each.read_text() for each in data.glob("*.answer")]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_tendril_ends_when_told_to_in_the_midst_of_a_turn(
     tmp_path: Path, number: signal.Signals
@@ -77,6 +82,32 @@ async def test_a_tendril_ends_when_told_to_in_the_midst_of_a_turn(
         said = report(tmp_path, "small")
         assert said
         assert (said.state, said.pid) == (ProcessState.STOPPED, tendril.pid)
+
+
+async def test_a_question_is_answered_while_the_tendril_stops(tmp_path: Path) -> None:
+    question(tmp_path)
+    async with ScriptedOpenAI() as script:
+        script.think("Seven.")
+        async with process(*command(tmp_path, script.url)) as tendril:
+            await hanging(tmp_path, script)
+            tendril.send_signal(signal.SIGTERM)
+            script.release()
+            assert await tendril.wait() == 0
+        assert len(script.requests) == 1
+    assert "Seven." in answers(tmp_path)
+
+
+async def test_who_still_waits_when_the_tendril_stops_is_told_to_ask_again(tmp_path: Path) -> None:
+    question(tmp_path)
+    async with ScriptedOpenAI() as script:
+        script.hang("Well")
+        async with process(*command(tmp_path, script.url)) as tendril:
+            await hanging(tmp_path, script)
+            tendril.send_signal(signal.SIGTERM)
+            assert await tendril.wait() == 0
+    assert (
+        answers(tmp_path) == [RESTARTED] * 2
+    )  # the second was asked while the tendril was stopping
 
 
 async def test_a_tendril_ends_with_its_supervisor_however_that_ends(tmp_path: Path) -> None:

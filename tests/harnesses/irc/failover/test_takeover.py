@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from harnesses.core.services.shared_log import split_lines
-from harnesses.irc.playback import find_logged
 from storage.chat_log.event import Event, EventType
 from storage.db.database import Database
-from storage.log import ChatLog
+from storage.log import ChatLog, find_logged
 from tests.kit.irc_session import NOON
 
 
