@@ -75,6 +75,7 @@ class Person:
     user: str
     host: str
     account: str | None
+    key: str = ""  # by which memory knows them; it lacks in records of earlier versions
 
     def queries(self) -> list[Query]:
         """Return queries that together find their events and possibly more, see `owns`."""
@@ -84,8 +85,8 @@ class Person:
 
     @property
     def names(self) -> set[str]:
-        """The nick of the person, as a set."""
-        return {self.nick}
+        """The nick of the person, and the name by which memory knows them."""
+        return {self.nick, self.key or self.nick}
 
     @property
     def owner(self) -> Owner:

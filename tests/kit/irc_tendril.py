@@ -47,6 +47,16 @@ async def irc_tendril(
         await asyncio.gather(running, return_exceptions=True)
 
 
+def person(nick: str) -> str:
+    """Return the name by which memory knows a test client that is not logged in to services."""
+    return f"{nick}!{nick}@127.0.0.1"
+
+
+def conversation_with(nick: str, room: str = ROOM) -> str:
+    """Return the name of the conversation with a test client that is not logged in to services."""
+    return f"irc/{room}/{person(nick)}"
+
+
 async def kept_turns(tendril: IrcTendril, conversation: str) -> list[Turn]:
     """Return the turns of a short conversation, after those being answered are stored."""
     # Waits for the conversation's lock; a short conversation has nothing to compact.

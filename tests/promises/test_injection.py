@@ -303,7 +303,7 @@ async def test_what_the_asker_wants_is_done_on_the_same_day(tmp_path: Path) -> N
         day.script.reads = lambda _: "order"
         await day.asks("set the topic to: tea time")
         memories, taught, reminders, deeds = await day.kept()
-        assert memories == [(f"irc/{ROOM}", "root", "cat", "Miez")]
+        assert memories == [(f"irc/{ROOM}", "root!~root@127.0.0.1", "cat", "Miez")]
         assert (len(taught), len(reminders), deeds) == (1, 1, [("topic", "Tea time")])
         read = [each for each in day.site.requests if not each.endswith("/robots.txt")]
         assert read[:2] == ["tea.example/notes", "tea.example/more"]

@@ -138,6 +138,20 @@ class QuestionHandler:
             elif event.type == "QUIT" or is_there:
                 self._services.turns.stop(conversation_of(request))
 
+    def stop(self, request: CommandRequest, nick: str = "") -> bool:
+        """Stop what the author of a request, or `nick`, has asked in its place; return whether
+        there was anything."""
+        names = {conversation_of(request)}
+        if nick:
+            fold = request.network.fold
+            names = {
+                conversation_of(each)
+                for reply, each in self._open.items()
+                if fold(reply.nick) == fold(nick) and each.place == request.place
+            }
+        stopped = [self._services.turns.stop(name) for name in names]
+        return any(stopped)
+
     async def ask(
         self, request: CommandRequest, command: Callable[[Reading], Awaitable[Action | None]]
     ) -> Reply:
@@ -200,7 +214,7 @@ class QuestionHandler:
         return TurnRequest(
             conversation=conversation_of(request),
             who=request.nick,
-            person=network.fold(request.who.name),
+            person=request.person,
             budget_owner=payer_of(network, request.who),
             text=request.words,
             room=room_key(request.place, network.fold),

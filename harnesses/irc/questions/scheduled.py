@@ -78,6 +78,7 @@ class ScheduledQuestions:
             scope=scope_of(reminder.place, services.networks.settings.channel_groups),
             pending_event=pending,
             admin=services.policy.is_admin(network, who),
+            person=services.policy.key_of_person(network, who),
         )
 
     async def _turn(self, reminder: Reminder, request: CommandRequest) -> TurnResult:

@@ -146,6 +146,7 @@ class Roster:
         self.isupport = ISupport()
         self._visited: set[str] = set()  # folded, of this connection
         self._channels: dict[str, JoinedChannel] = {}
+        self._first_nicks: dict[str, str] = {}  # of those who have another now, which is folded
 
     def fold(self, name: str) -> str:
         """Fold a nick or channel name per CASEMAPPING, so that equal names are equal strings."""
@@ -181,6 +182,11 @@ class Roster:
         """Return the entry of `nick` in any shared channel, or None."""
         return next(iter(self.entries(nick)), None)
 
+    def first_nick(self, nick: str) -> str:
+        """Return the nick that somebody had when we first saw them; `nick` itself if they have not
+        changed it before our eyes."""
+        return self._first_nicks.get(self.fold(nick), nick)
+
     def member(self, name: str, nick: str) -> Member | None:
         """Return the member `nick` of the channel `name`, or None if they or we are not in it."""
         channel = self.channel(name)
@@ -213,16 +219,19 @@ class Roster:
     def leave(self, name: str) -> None:
         """Remove `name` from the channels that we are in."""
         self._channels.pop(self.fold(name), None)
+        known = self._first_nicks.items()
+        self._first_nicks = {nick: old for nick, old in known if self.shared_channels(nick)}
 
     def reset(self) -> None:
         """Forget what the last connection has said."""
         self.isupport = ISupport()
         self._visited.clear()
-        self._channels.clear()
+        self.clear()
 
     def clear(self) -> None:
         """Forget all channels; called when the connection is closed."""
         self._channels.clear()
+        self._first_nicks.clear()
 
     def add(self, name: str, member: Member) -> None:
         """Add a member who has joined `name`."""
@@ -236,9 +245,14 @@ class Roster:
         if channel := self.channel(name):
             channel.members.pop(self.fold(nick), None)
             channel.names.pop(self.fold(nick), None)
+        if not self.shared_channels(nick):  # the nick may have another owner before we see it again
+            self._first_nicks.pop(self.fold(nick), None)
 
     def rename(self, old: str, new: str) -> None:
         """Rename a member in all shared channels."""
+        first = self._first_nicks.pop(self.fold(old), old)
+        if self.fold(first) != self.fold(new):
+            self._first_nicks[self.fold(new)] = first
         for channel in self.shared_channels(old):
             member = channel.members.pop(self.fold(old))
             member.nick = new

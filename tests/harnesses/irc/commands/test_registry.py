@@ -23,7 +23,14 @@ from storage.db.database import Database
 from storage.queues.outbox import Outbox
 from tests.kit.data_files import outbox_path
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
+from tests.kit.irc_tendril import (
+    ROOM,
+    conversation_with,
+    irc_config,
+    irc_tendril,
+    kept_turns,
+    logged,
+)
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -187,7 +194,7 @@ async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None
             await alice.join(ROOM)
             async with irc_tendril(config) as tendril:
                 await ask(alice, ".terrarium I drink tea")
-                assert len(await kept_turns(tendril, f"irc/{ROOM}/alice")) == 1
+                assert len(await kept_turns(tendril, conversation_with("alice"))) == 1
             async with irc_tendril(config):
                 assert await ask(alice, ".ask what do I drink?") == "Tea."
         first, second = (request["messages"] for request in script.requests)
@@ -200,7 +207,7 @@ async def test_what_the_model_thinks_is_kept_and_never_said(tmp_path: Path) -> N
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
         script.answer(Answer("Hello.", reasoning="secret plan"))
         assert await ask(alice, ".terrarium hi") == "Hello."
-        [turn] = await kept_turns(tendril, f"irc/{ROOM}/alice")
+        [turn] = await kept_turns(tendril, conversation_with("alice"))
         assert turn.messages[-1]["reasoning_content"] == "secret plan"
         assert not any("secret" in line for line in alice.lines)
 
