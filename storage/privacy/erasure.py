@@ -33,7 +33,7 @@ from pathlib import Path
 import structlog
 
 from storage.chat_log import deletion, statistics
-from storage.chat_log.event import EVERYTHING, Event, Scope
+from storage.chat_log.event import EVERYTHING, Event, Place, Scope
 from storage.chat_log.event_table import answers_quoting
 from storage.chat_log.opt_outs import person_of
 from storage.db.database import Address, Connection, Database, Row, to_micros
@@ -184,6 +184,25 @@ async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[
                 is_finished = False
             finished[erasure.id] = Forgotten(erasure.removed_events, is_finished)
     return finished
+
+
+async def remove_line(database: Database, log: ChatLog, place: Place, msgid: str) -> None:
+    """Remove the line of a place that has this IRCv3 message id from the log, with our lines that
+    answer or quote it, and what was made of it in the tendril's store `database`. Raises
+    StorageError."""
+    rows = await log.database.fetch_all("SELECT id FROM events WHERE msgid = ?", [msgid])
+    named = frozenset(row["id"] for row in rows)
+    found = await log.find(Query(scope=Scope.from_places(place), ids=named)) if named else []
+    ids = frozenset(event.id for event in found)
+    if not ids:
+        return
+    replies = await _replies(log, ids)
+    await _forget_texts(database, place.network, (), ids)
+    await forget_people(database, (), lambda _: False, await _turns_of(database, ids))
+    await scrub(database)
+    await Runs(database).forget(ids, place.network, ())
+    await deletion.remove(log.database, sorted(ids | replies))
+    await deletion.scrub(log.database)
 
 
 async def resume_erasures(log: Address, data: Path) -> bool:

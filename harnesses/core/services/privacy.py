@@ -11,11 +11,11 @@ import structlog
 
 from harnesses.core.services.shared_log import TendrilLog
 from llm.client.token_usage import TokenAccounting
-from storage.chat_log.event import Identity
+from storage.chat_log.event import Identity, Place
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.memory.deletion import redact
-from storage.privacy.erasure import Forgotten, Person, count, forget, resume_erasures
+from storage.privacy.erasure import Forgotten, Person, count, forget, remove_line, resume_erasures
 from storage.queues.reminders import Reminders
 from storage.settings import log_address
 from terrarium.clock import Clock
@@ -122,6 +122,11 @@ class PrivacyService:
             finished=gone.is_finished,
         )
         return gone
+
+    async def redact(self, place: Place, msgid: str) -> None:
+        """Remove a line that was redacted where it was said. Raises StorageError."""
+        await self._log.chat_log.flush()
+        await remove_line(self._database, self._log.chat_log, place, msgid)
 
     async def finish_earlier(self) -> bool:
         """Resume interrupted erasures; return False while something is left of one.

@@ -24,6 +24,7 @@ from harnesses.irc.protocol.message import Casemap, is_nick, sanitize
 from harnesses.irc.session.session import Member
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
+from harnesses.irc.transport.networks import Networks
 from llm.reading.reading import words_beside_frame
 from storage.chat_log.event import (
     Event,
@@ -245,12 +246,15 @@ class Heard:
 
 
 class RequestPolicy:
-    """The policy of which events are answered, and how often. `clock` returns monotonic seconds."""
+    """The policy of which events on `networks` are answered, and how often.
+
+    `clock` returns monotonic seconds.
+    """
 
     def __init__(
-        self, settings: IrcSettings, overrides: AdminOverrides, clock: Callable[[], float]
+        self, networks: Networks, overrides: AdminOverrides, clock: Callable[[], float]
     ) -> None:
-        self._overrides = overrides
+        self._networks, self._overrides = networks, overrides
         self._loop_detector = BotLoopDetector(clock)
         self._explained = TokenBuckets(1.0, clock, refusals_cost=False)
         self._keys: OrderedDict[tuple[str, str], str] = OrderedDict()  # of people, by private room
@@ -258,7 +262,7 @@ class RequestPolicy:
         # It costs the channel none: others there would pay for it.
         self._people = TokenBuckets(1.0, clock, refusals_cost=True)
         self._rooms = TokenBuckets(1.0, clock, refusals_cost=False)
-        self.configure(settings)
+        self.configure(networks.settings)
 
     def configure(self, settings: IrcSettings) -> None:
         """Apply other settings; whoever has used up a rate limit is not free again by that."""
@@ -272,10 +276,12 @@ class RequestPolicy:
         Of what a configured relay says to a whole channel the author is the person whose nick it
         names; blanks in that become underscores, so that one person does not look like two. In
         private, to part of a channel, or with a nick that nobody can have, the relay speaks for
-        itself.
+        itself. What we say through another connection is our own.
         """
         who = Identity(event.nick, event.user or "", event.host or "", event.account)
         is_relayed = is_said_to_all(event) and matches_any(who, self._settings.relays, network.fold)
+        if who.mask in (str(each.session.source) for each in self._networks.values()):
+            event = replace(event, own=True)  # another nick of ours, on another of our connections
         text = _ZERO_WIDTH.sub("", sanitize(event.text)) if is_relayed else ""
         match = _BRIDGED.fullmatch(text)
         nick = re.sub(r"\s+", "_", match["nick"].strip().lstrip("@+%&~")) if match else ""
@@ -363,7 +369,6 @@ class RequestPolicy:
             return fold(who.name)
         room, before = who.room(fold), replace(who, nick=network.roster.first_nick(who.nick))
         key = self._keys.setdefault((network.name, room), before.room(fold))
-        self._keys.move_to_end((network.name, room))
         if len(self._keys) > _MAX_PEOPLE:
             self._keys.popitem(last=False)
         return key
@@ -390,7 +395,7 @@ class RequestPolicy:
     def is_admin(self, network: Network, who: Identity) -> bool:
         """Return whether a person is an admin. Bridged people never are: anybody can have their
         nick."""
-        return not who.bridged and matches_any(who, self._settings.admins, network.fold)
+        return not who.bridged and matches_any(who, network.settings.admins, network.fold)
 
     def is_ignored(self, network: Network, who: Identity) -> bool:
         """Return whether a person is ignored, by the settings or by an admin's command.

@@ -160,7 +160,7 @@ class UnaskedAnswers:
             quotes=result.quotes,
         )
         plain = strip_address(to_plain(result.text).strip(), target.nick)
-        text = with_mark(plain, services.networks.settings.mark)
+        text = with_mark(plain, network.settings.mark)
         if services.behaviours.resolve(place).proactive == "test":
             self._would_say[place] = target.address + text
             _log.info("attention.would_say", channel=place.channel, text=target.address + text)

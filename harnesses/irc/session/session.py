@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -304,7 +304,8 @@ class Session:
     `encrypted` says whether the connection uses TLS.
     `roster` is that of an earlier connection to the network, which is reset.
     `introduced` is set once PASS, NICK and USER are sent or queued, `registered` with the welcome,
-    `is_ready` with the end of the message of the day.
+    `is_ready` with the end of the message of the day, `is_closed` by `close`.
+    `server_name` is the name that the server gives itself.
     `error` is the reason for which the connection is to be closed: the text of the server's ERROR,
     or that the login which `sasl_required` demands is missing.
     `capabilities` are those that are enabled, `offered` those of the server with their values;
@@ -332,8 +333,9 @@ class Session:
         self.network, self.settings, self.desired_channels = network, settings, channels
         self.now, self.encrypted = now, encrypted
         self.source = Source(settings.nick)
-        self.introduced = self.registered = self.is_ready = False
+        self.introduced = self.registered = self.is_ready = self.is_closed = False
         self.error: str | None = None
+        self.server_name = ""
         self.roster = roster or Roster()
         self.roster.reset()
         self.sasl = Sasl(mechanisms(settings, encrypted), network)
@@ -459,11 +461,20 @@ class Session:
         self.pings[token] = answered
         return Message("PING", (token,))
 
-    def track(self, target: str, done: Callable[[Receipt], None]) -> Mapping[str, str]:
-        """Track a line to `target`, whose receipt `done` gets; return the tags to send it with."""
-        label = f"t{next(self._numbers):x}"
-        key = self.fold(target)
-        self.pending_lines[label] = PendingLine(key, self.is_echoing, done)
+    def new_label(self) -> str:
+        """Return the label of another line to send."""
+        return f"t{next(self._numbers):x}"
+
+    def track(self, target: str, done: Callable[[Receipt], None], label: str) -> Mapping[str, str]:
+        """Track a line to `target` that is sent now, whose receipt `done` gets; return its tags."""
+        if self.is_closed:
+            done(LOST)
+        else:
+            self.pending_lines[label] = PendingLine(self.fold(target), self.is_echoing, done)
+        return self.label_tags(label)
+
+    def label_tags(self, label: str) -> Mapping[str, str]:
+        """Return the tags of a line with a label, none if the server does not echo it."""
         return {"label": label} if self.is_echoing else {}
 
     def settle(self, label: str, receipt: Receipt) -> bool:
@@ -473,12 +484,11 @@ class Session:
             line.done(replace(receipt, nick=self.nick))
         return line is not None
 
-    def fence(self) -> Message | None:
-        """Return a PING whose PONG acknowledges the lines before it that were not refused.
+    def fence(self, labels: Iterable[str]) -> Message | None:
+        """Return a PING whose PONG acknowledges the lines with these labels that were not refused.
 
         Return None if the server acknowledges lines by itself (echo-message).
         """
-        labels = [key for key, line in self.pending_lines.items() if not line.is_labelled]
 
         def accept() -> None:
             for label in labels:
@@ -488,6 +498,7 @@ class Session:
 
     def close(self) -> None:
         """Forget all channels; the receipts of pending lines are LOST."""
+        self.is_closed = True
         for label in tuple(self.pending_lines):
             self.settle(label, LOST)
         self.roster.clear()

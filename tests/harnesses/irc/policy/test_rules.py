@@ -33,6 +33,7 @@ from harnesses.irc.policy.requests import (
 from harnesses.irc.protocol.message import sanitize
 from harnesses.irc.settings import IrcSettings, NetworkSettings
 from harnesses.irc.transport.network import Network
+from harnesses.irc.transport.networks import Networks
 from storage.chat_log.event import (
     PUBLIC,
     Identity,
@@ -44,6 +45,7 @@ from storage.chat_log.event import (
 )
 from storage.db.database import Database
 from storage.queues.channel_settings import ChannelSettings
+from terrarium.config import Config
 from tests.kit.irc_session import WELCOME, Story, inside
 
 ALICE = Identity("alice[x]", "al", "h.example", "Alice")
@@ -200,7 +202,9 @@ async def test_new_settings_do_not_end_the_silence_after_a_flood(tmp_path: Path)
     clock, network = Clock(), Network("net", NetworkSettings(server="irc.example"))
     async with Database.open(tmp_path / "irc.db") as database:
         overrides = AdminOverrides(ChannelSettings(database))
-    policy = RequestPolicy(IrcSettings(person_per_minute=60), overrides, clock)
+    irc = {"server": "irc.example", "person_per_minute": 60}
+    networks = Networks(Config({"irc": irc}, None, tmp_path))
+    policy = RequestPolicy(networks, overrides, clock)
     request = CommandRequest(
         network, Place("net", "#c"), "#c", False, ALICE, "hi", PUBLIC, PendingEvent(None), False,
         "alice",

@@ -79,6 +79,25 @@ async def test_what_only_we_want_to_know_lets_answers_go_first() -> None:
     wire.queue.close()
 
 
+async def test_people_take_turns_and_the_lines_of_an_answer_stay_together() -> None:
+    wire = Wire(rate=1000)
+    turns = [object() for _ in range(12)]
+    sent = [
+        wire.queue.send(f"mallory {number}.{line}", sender="mallory", turn=turn)
+        for number, turn in enumerate(turns)
+        for line in range(3)
+    ]
+    answer = object()
+    sent += [wire.queue.send(f"alice {line}", sender="alice", turn=answer) for line in range(2)]
+    sent += [wire.queue.send("bob", sender="bob")]
+    await asyncio.gather(*sent)
+    said = [line.split(".")[0] for line in wire.lines]
+    assert said[:12] == [
+        *["mallory 0"] * 3, *["mallory 1"] * 3, "alice 0", "alice 1", "bob", *["mallory 2"] * 3,
+    ]  # fmt: skip
+    assert said[12:] == [f"mallory {number}" for number in range(3, 12) for _ in range(3)]
+
+
 async def test_a_pong_overtakes_and_waits_for_nothing() -> None:
     wire = Wire()
     for number in range(20):
