@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,10 @@ from tests.kit.openai_script import ScriptedOpenAI
 NOBODY = "http://127.0.0.1:9"
 
 
-def config_of(data: Path, api_url: str, **own: dict[str, Any]) -> Config:
+def config_of(data: Path, api_url: str, **own: Mapping[str, Any]) -> Config:
     """Return a configuration with these networks on loopback."""
     quick = {"server": "127.0.0.1", "lines_per_second": 100}
-    named = {name: quick | keys for name, keys in own.items()}
+    named = {name: quick | dict(keys) for name, keys in own.items()}
     return irc_config(
         data, 1, api_url, irc={"networks": named, "mark": "~ ", "admins": ["root!*@*"]}
     )
