@@ -188,14 +188,14 @@ class ChatLog:
         """
 
         def select(db: Connection) -> list[list[Event]]:
-            return [_shown(db, event_table.find(db, query, newest=True)) for query in queries]
+            return [_leave_out(db, event_table.find(db, query, newest=True)) for query in queries]
 
         return await self.read(select)
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
         """Return those `events` that are neither by nor about people who have opted out, nor answer
         them."""
-        return await self.read(_shown, events)
+        return await self.read(_leave_out, events)
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
         """Return an event, or None if it does not exist or is outside `scope`."""
@@ -334,8 +334,8 @@ class ChatLog:
             self._dropped = 0
 
 
-def _shown(db: Connection, events: Sequence[Event]) -> list[Event]:
-    """Return the events that are neither by, about nor in answer to people who have opted out."""
+def _leave_out(db: Connection, events: Sequence[Event]) -> list[Event]:
+    """Return the events without those by, about or in answer to people who have opted out."""
     opted_out = rules(db)
     if not opted_out.nicks:
         return list(events)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from textwrap import shorten
 
-from harnesses.core.rate_limit import ConcurrencyLimit
+from harnesses.core.rate_limit import MAX_OPEN_QUESTIONS, ConcurrencyLimit
 from harnesses.core.services.peers import EMPTY_SCOPE
 from harnesses.core.services.question_tools import Door, PasteTools
 from harnesses.core.tendril.turn import Action, TurnRequest, TurnResult
@@ -46,6 +46,10 @@ from llm.skills.registry import TEACH
 from storage.chat_log.event import PendingEvent
 
 RATE_LIMITED = "Slow down, please: I will answer you again after a short pause."
+TOO_MANY = (
+    f"I still work on {MAX_OPEN_QUESTIONS} questions of yours and leave out what you ask meanwhile:"
+    " ask it again later, or stop them."
+)
 STILL_AT_IT = "still at it, one moment."
 """The line that says so, while no tool says what is being done."""
 
@@ -184,7 +188,7 @@ class QuestionHandler:
         person = person_key(request)
         if self._concurrency.is_full(person):
             # At most once a minute.
-            return PrivateReply(RATE_LIMITED) if services.policy.should_notify(request) else ""
+            return PrivateReply(TOO_MANY) if services.policy.should_notify(request) else ""
         with self._concurrency.hold(person):
             target = services.sender.target_of(request)
             clock, conversation = services.resources.clock, conversation_of(request)

@@ -66,8 +66,9 @@ async def test_a_reload_takes_another_nick_and_connects_to_another_network_at_on
         config = config_of(tmp_path, NOBODY, one={"port": one.port})
         async with irc_tendril(config) as tendril, irc_client(one.port, "alice") as alice:
             await alice.join(ROOM)
-            more = {"one": {"port": one.port, "nick": "Gaia"}, "two": {"port": two.port}}
-            tendril.apply_config(config_of(tmp_path, NOBODY, **more))
+            gaia = {"port": one.port, "nick": "Gaia"}
+            both = config_of(tmp_path, NOBODY, one=gaia, two={"port": two.port})
+            tendril.apply_config(both)
             await alice.expect(r":Terra!\S+ NICK :?Gaia$")
             await tendril.networks["two"].all_joined.wait()
             async with irc_client(two.port, "bob") as bob:
