@@ -112,6 +112,16 @@ async def test_without_the_agent_server_one_sentence_says_so_and_the_log_goes_on
     assert ("PRIVMSG", "alice", "the greenhouse pump starts at six") in said
 
 
+async def test_a_search_finds_no_questions_to_the_bot(tmp_path: Path) -> None:
+    async with alice_in(tmp_path, NOBODY) as (alice, _):
+        await alice.say(ROOM, "the cellar keys hang in the hall")
+        await ask(alice, "Terra: who has the cellar keys?")
+        await ask(alice, ".ask where are the cellar keys")
+        found = await ask(alice, ".search cellar keys")
+        assert found.endswith("the cellar keys hang in the hall")
+        assert sum("who has the cellar keys" in line for line in alice.lines) == 0
+
+
 @pytest.mark.parametrize(
     ("status", "told"),
     [
@@ -153,7 +163,7 @@ async def test_four_quick_questions_of_one_person_each_get_an_answer(tmp_path: P
             for country in asked:
                 await alice.say(ROOM, f".terrarium what is the capital of {country}?")
             for city in asked.values():
-                await alice.expect(rf"PRIVMSG {ROOM} :alice: {city}")
+                await alice.expect(rf"PRIVMSG {ROOM} :alice: (?:\(to: .*\) )?{city}")
     assert len(script.requests) == 4
 
 
