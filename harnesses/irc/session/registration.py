@@ -234,8 +234,10 @@ def _motd_end(session: Session, message: Message) -> None:
     for line in session.settings.perform:
         if performed := parse(line.get_secret_value()):
             # With a label, so that the echo of a line, which may have a password, is no event.
-            tags = session.track(performed.param(0), lambda _: None, session.new_label())
-            session.outgoing.append(QueuedMessage(replace(performed, tags=tags)))
+            if session.is_echoing:
+                tags = session.track(performed.param(0), lambda _: None, session.new_label())
+                performed = replace(performed, tags=tags)
+            session.outgoing.append(QueuedMessage(performed))
     if session.is_bouncer:
         # The PONG follows the bouncer's replay of JOINs for its channels.
         session.is_attaching = True

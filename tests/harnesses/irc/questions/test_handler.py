@@ -84,6 +84,22 @@ async def test_lines_that_are_pasted_after_a_question_belong_to_it(tmp_path: Pat
     assert sorted(turns[1][0]["quotes"]) == sorted(lines)
 
 
+async def test_who_has_five_open_questions_is_told_what_becomes_of_the_next(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+        script.hang("First.")
+        await alice.say(ROOM, ".terrarium number 0?")
+        await script.arrived(1)
+        for number in range(1, 5):
+            await alice.say(ROOM, f".terrarium number {number}?")
+        await until(alice, tendril, 5)
+        await alice.say(ROOM, ".terrarium and number 5?")
+        await alice.expect(r"NOTICE alice :.* 5 questions of yours and leave out")
+        script.release()
+        await alice.expect(r":alice: \(to: number 0\?\) First\.$")
+
+
 async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
         script.reads = by_cues(follow_up="and the time")
