@@ -123,6 +123,12 @@ async def test_modes_and_lines_go_out_before_the_channels_are_joined() -> None:
 async def socks_proxy(login: bytes = b"") -> AsyncIterator[tuple[int, list[bytes]]]:
     """Run a SOCKS5 proxy to loopback; yield its port and the names that it was asked for."""
     asked: list[bytes] = []
+    connections: list[asyncio.Task[None]] = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(asyncio.create_task(serve(reader, writer)))
+        await asyncio.wait(connections[-1:])
+        writer.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         methods = (await reader.readexactly(2))[1]
@@ -148,9 +154,10 @@ async def socks_proxy(login: bytes = b"") -> AsyncIterator[tuple[int, list[bytes
             pass_on(reader, there[1]), pass_on(there[0], writer), return_exceptions=True
         )
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
     async with server:
         yield server.sockets[0].getsockname()[1], asked
+        await asyncio.gather(*connections, return_exceptions=True)
 
 
 async def test_a_socks_proxy_looks_up_the_name_and_may_ask_for_a_login() -> None:
@@ -168,3 +175,11 @@ async def test_a_login_that_the_proxy_refuses_is_told() -> None:
         for login, why in (("me:wrong@", "refuses the login"), ("", "asks for a login")):
             with pytest.raises(ConnectionRefusedError, match=why):
                 await socks.connect(f"{login}127.0.0.1:{port}", "frogs.onion", 6667)
+
+
+async def test_the_connection_comes_from_the_address_that_is_configured() -> None:
+    async with (
+        embedded_ircd() as ircd,
+        joined(ircd.port, Ears(), bind="127.0.0.2") as network,
+    ):
+        assert network.session.source.host == "127.0.0.2"
