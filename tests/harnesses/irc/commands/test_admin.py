@@ -236,7 +236,7 @@ async def test_the_status_tells_how_the_bot_is(tmp_path: Path) -> None:
     ):
         await root.say(ROOM, ".terrarium one two three")
         await root.expect("root: ok")
-        await kept_turns(tendril, conversation_with("root"))
+        await kept_turns(tendril, conversation_with("root", "ngircd"))
         await root.say(ROOM, ".status")
         status = await root.expect(r"root: (up .*)$")
         assert "0 in the queue; model terra; " in status[1]
