@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -186,10 +187,14 @@ async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[
     return finished
 
 
-async def remove_line(database: Database, log: ChatLog, place: Place, msgid: str) -> None:
-    """Remove the line of a place that has this IRCv3 message id from the log, with our lines that
-    answer or quote it, and what was made of it in the tendril's store `database`. Raises
-    StorageError."""
+async def remove_line(
+    database: Database, log: ChatLog, place: Place, msgid: str, data: Path
+) -> None:
+    """Remove the line of a place that has this IRCv3 message id from the log in `database`.
+
+    Our lines that answer or quote it go with it, and what was made of it, also in the stores of
+    other tendrils, which with SQLite are in the folder `data`. Raises StorageError.
+    """
     rows = await log.database.fetch_all("SELECT id FROM events WHERE msgid = ?", [msgid])
     named = frozenset(row["id"] for row in rows)
     found = await log.find(Query(scope=Scope.from_places(place), ids=named)) if named else []
@@ -197,10 +202,14 @@ async def remove_line(database: Database, log: ChatLog, place: Place, msgid: str
     if not ids:
         return
     replies = await _replies(log, ids)
-    await _forget_texts(database, place.network, (), ids)
-    await forget_people(database, (), lambda _: False, await _turns_of(database, ids))
-    await scrub(database)
-    await Runs(database).forget(ids, place.network, ())
+    async with AsyncExitStack() as stack:
+        others = (await database.neighbours(data)).values()
+        opened = [await stack.enter_async_context(Database.open(other)) for other in others]
+        for store in (database, *opened):
+            await _forget_texts(store, place.network, (), ids)
+            await forget_people(store, (), lambda _: False, await _turns_of(store, ids))
+            await scrub(store)
+            await Runs(store).forget(ids, place.network, ())
     await deletion.remove(log.database, sorted(ids | replies))
     await deletion.scrub(log.database)
 

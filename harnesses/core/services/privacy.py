@@ -126,7 +126,8 @@ class PrivacyService:
     async def redact(self, place: Place, msgid: str) -> None:
         """Remove a line that was redacted where it was said. Raises StorageError."""
         await self._log.chat_log.flush()
-        await remove_line(self._database, self._log.chat_log, place, msgid)
+        data = self._config.data
+        await remove_line(self._log.database, self._log.chat_log, place, msgid, data)
 
     async def finish_earlier(self) -> bool:
         """Resume interrupted erasures; return False while something is left of one.
