@@ -16,7 +16,7 @@ from typing import TypeVar
 import structlog
 
 from storage.chat_log import event_table
-from storage.chat_log.event import VISIBILITY_TIMEOUT, Event, PendingEvent, Place, Scope
+from storage.chat_log.event import EVERYTHING, VISIBILITY_TIMEOUT, Event, PendingEvent, Place, Scope
 from storage.chat_log.event_table import Query
 from storage.chat_log.journal import Journal
 from storage.chat_log.opt_outs import rules
@@ -239,16 +239,14 @@ class ChatLog:
         """
 
         def select(db: Connection) -> list[list[Event]]:
-            hides = rules(db).hides
-            found = [event_table.find(db, query, newest=True) for query in queries]
-            return [[event for event in events if not hides(event)] for events in found]
+            return [_leave_out(db, event_table.find(db, query, newest=True)) for query in queries]
 
         return await self.read(select)
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
-        """Return those `events` that are neither by nor about people who have opted out."""
-        hides = (await self.read(rules)).hides
-        return [event for event in events if not hides(event)]
+        """Return those `events` that are neither by nor about people who have opted out, nor answer
+        them."""
+        return await self.read(_leave_out, events)
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
         """Return an event, or None if it does not exist or is outside `scope`."""
@@ -276,9 +274,9 @@ class ChatLog:
 
     async def search_for_model(self, search_query: SearchQuery) -> SearchPage:
         """Return one page of search results, without lines of people who have opted out."""
-        hides = (await self.read(rules)).hides
         page = await self.search(search_query)
-        return replace(page, hits=tuple(hit for hit in page.hits if not hides(hit.event)))
+        shown = await self.shown_to_model([hit.event for hit in page.hits])
+        return replace(page, hits=tuple(hit for hit in page.hits if hit.event in shown))
 
     async def _write_all(self) -> None:
         while True:
@@ -428,3 +426,15 @@ def _is_same(record: Event, known: Event) -> bool:
     if record.msgid and known.msgid:
         return record.msgid == known.msgid
     return abs(record.time - known.time) <= (OWN_CLOCK_SKEW if known.own else CLOCK_SKEW)
+
+
+def _leave_out(db: Connection, events: Sequence[Event]) -> list[Event]:
+    """Return the events without those by, about or in answer to people who have opted out."""
+    opted_out = rules(db)
+    if not opted_out.nicks:
+        return list(events)
+    asked = frozenset(event.reply_to for event in events if event.own and event.reply_to)
+    query = Query(scope=EVERYTHING, ids=asked, limit=len(asked))
+    questions = event_table.find(db, query, newest=True) if asked else []
+    theirs = {event.id for event in questions if opted_out.hides(event)}
+    return [e for e in events if not (opted_out.hides(e) or (e.own and e.reply_to in theirs))]

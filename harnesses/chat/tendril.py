@@ -83,7 +83,7 @@ class ChatTendril(Tendril):
         return self.tools_for(
             Door(
                 log=self.log.tools_within(PUBLIC),
-                address=lambda: web_address(self.config, ()),
+                address=lambda: web_address(self.config),
                 room=CONVERSATION,
                 who=getpass.getuser(),
             )

@@ -40,6 +40,20 @@ DAILY_TOKENS = 1_000_000
 
 _NEVER = datetime.fromtimestamp(0, UTC)
 _QUESTION_MARK = re.compile(r"\?(?=\s|$)")  # at the end of a word: addresses have a "?" inside
+# How questions begin that people end without a mark, after a greeting. What an exclamation or a
+# clause begins with too ("what a day", "when it rains") needs the verb of a question behind it.
+_ASKS = re.compile(
+    r"(?:(?:hi|hey|hello|hallo|so|ok|and|but|und|aber)\b(?:[\s,!.:]+(?:all|folks|everyone))?[\s,!.:]+)?"
+    r"(?:(?:what|how|where|when|who|why|which(?! is))(?! (?:i|you|we|they|he|she|it)\b) "
+    r"(?:\w+ ){0,2}?(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have|knows?)\b"
+    r"|(?:how|where) to\b|(?:what|how|where|who)'?s\b|(?:is|are) there\b"
+    r"|(?:does|do|did|has|have|is|can|could|would) (?:any|some)(?:one|body)\b"
+    r"|any(?:one|body) (?:knows?|ha[sv]e?|got|here|around|seen|tried|using|familiar)\b"
+    r"|(?:wie|was|wo|wann|wer|warum|wieso|womit|wohin|welche[rsmn]?) (?:(?:\w+ ){1,2}?(?:ich|man"
+    r"|wir|ihr|es|das|der|die)|(?:\w+ )?(?:ist|sind|hat|haben|kann|geht|kommt|weiß))\b"
+    r"|(?:weiß|weiss|kennt|hat|kann|ist|gibt|hätte) (?:\w+ )?(?:jemand|wer|man|es)\b)",
+    re.IGNORECASE,
+)
 _ADDRESS = re.compile(r"@?[^\s:,]{1,64}[:,]\s")
 _WORD = re.compile(r"[^\s,:;.!?()<>\"']+")
 
@@ -104,7 +118,8 @@ class UnaskedSpeech:
         answer from there, and no other line is a reply or a question to everybody."""
         place, nick, now = line.place, fold(line.who.nick), self._clock.now()
         is_addressed = _ADDRESS.match(line.text) is not None
-        asks = not is_addressed and _QUESTION_MARK.search(line.text) is not None
+        has_mark = _QUESTION_MARK.search(line.text) is not None
+        asks = not is_addressed and (has_mark or _ASKS.match(line.text) is not None)
         if question := self.open.get(place):
             is_own = question.nick == nick
             # A reply names the asker, or names and asks nobody.

@@ -17,7 +17,7 @@ from terrarium.config import Config, Settings, names_of, variable_of
 
 HIDDEN = "***"
 
-_SECRET_NAME = re.compile(r"key|password|secret|token|sasl", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"key|password|secret|token|sasl|socks|perform", re.IGNORECASE)
 _URL = re.compile(r"^(\w+://)(?:[^/@]*@)?([^/?#]*)([^?#]*)(.*)$", re.DOTALL)
 
 

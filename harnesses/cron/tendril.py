@@ -43,6 +43,7 @@ class CronTendril(Tendril):
     """Runs the jobs of `[cron.jobs.NAME]`, each in its own conversation "cron/NAME"."""
 
     name: ClassVar[str] = "cron"
+    learns: ClassVar[bool] = False  # nobody speaks there
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         super().__init__(config, clock)

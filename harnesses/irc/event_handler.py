@@ -87,11 +87,16 @@ class EventHandler:
         Called synchronously, in the order of arrival: only queues and spawns, never waits.
         """
         services = self._services
-        network, policy = services.networks[event.network], services.policy
+        network, policy = services.networks.get(event.network), services.policy
+        if network is None:
+            return  # it is no longer configured
         if event.type == "INVITE":
             services.spawn(follow_invite(services, network, event))
             return
         heard = policy.hear(network, event)
+        if event.type == "REDACT":
+            services.spawn(services.medium.privacy.redact(heard.place, event.text))
+            return
         behaviour = services.behaviours.resolve(heard.place)
         if event.batch_type:
             self._on_past_event(heard, behaviour)

@@ -65,7 +65,8 @@ async def other_requester(
         return None
     own = request.requester
     owner = Owner(network.name, who.nick, who.user, who.host, who.account)
-    return replace(own, owner=owner, person=fold(who.name), is_admin=False)
+    person = services.policy.key_of_person(network, who)
+    return replace(own, owner=owner, person=person, is_admin=False)
 
 
 async def find_owner(network: Network, owner: Owner) -> Identity | None:

@@ -50,7 +50,7 @@ class BotServices:
         self.networks, self.fetcher = networks, fetcher
         self.behaviours, self.overrides = stored
         self.audit = AuditLog(tendril.database)
-        self.policy = RequestPolicy(networks.settings, self.overrides, clock)
+        self.policy = RequestPolicy(networks, self.overrides, clock)
         self.sender = MessageSender(
             tendril.log.chat_log,
             Pastes(tendril.database),
@@ -68,13 +68,14 @@ class BotServices:
         """Apply the current settings of networks and agent to the policy and to all channels."""
         settings, agent = self.networks.settings, self.resources.configuration.agent
         self.policy.configure(settings)
-        default = ChannelBehaviour(
-            command_prefix=settings.command_prefix,
-            line_budget=settings.line_budget,
-            model=agent.model,
-            max_context_messages=agent.max_context_messages,
-        )
         for name, network in self.networks.items():
+            default = ChannelBehaviour(
+                command_prefix=network.settings.command_prefix,
+                line_budget=settings.line_budget,
+                model=agent.model,
+                max_context_messages=agent.max_context_messages,
+                persona=network.settings.persona,
+            )
             self.behaviours.configure(name, default, network.settings.channel, network.fold)
 
     def prefix(self, place: Place) -> str:
@@ -84,5 +85,5 @@ class BotServices:
     @property
     def web_address(self) -> str | None:
         """The base URL of the web pages for people on these networks; None while they have none."""
-        servers = [network.server for network in self.networks.values()]
-        return web_address(self.resources.configuration.config, servers)
+        is_local = all(network.is_embedded for network in self.networks.values())
+        return web_address(self.resources.configuration.config, is_local=is_local)

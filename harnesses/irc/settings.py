@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_settings import NoDecode
 
 from harnesses.irc.channel_settings import ChannelKeys
+from harnesses.irc.protocol.message import parse
 from terrarium.config import Config, ConfigError, Settings, split_commas
 
 
@@ -49,6 +50,15 @@ def _fingerprints(texts: tuple[str, ...]) -> tuple[str, ...]:
     return plain
 
 
+def _lines(lines: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    """Return the lines as given. Raises ValueError unless each is one IRC message."""
+    for line in lines:
+        message = parse(line.get_secret_value())
+        if message is None or message.source or set(line.get_secret_value()) & set("\r\n\0"):
+            raise ValueError("each is one line as a client sends it: a command and its parameters")
+    return lines
+
+
 # A name by RFC 2812, section 1.3, though of up to 200 characters; after blanks a key may follow.
 _CHANNEL = re.compile(r"[#&+!][^\s,:\x00-\x1f]{0,199}(?: +[^\s,]+)?")
 
@@ -60,6 +70,11 @@ Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_commas)]
 Channels = Annotated[Words, AfterValidator(_channels)]
 Mechanisms = Annotated[Words, AfterValidator(_mechanisms)]
 Fingerprints = Annotated[Words, AfterValidator(_fingerprints)]
+Lines = Annotated[tuple[SecretStr, ...], AfterValidator(_lines)]
+
+
+SHARED = ("command_prefix", "persona", "mark", "admins")
+"""The keys that a network has from `[irc]` unless it has its own."""
 
 
 class NetworkSettings(Settings):
@@ -142,6 +157,49 @@ class NetworkSettings(Settings):
         ge=0,
         description="Seconds to stay away after a kick; after the third one in an hour for good",
     )
+    bind: str | None = Field(
+        None, description="Address of this machine from which to connect, where it has several"
+    )
+    socks5: SecretStr | None = Field(
+        None,
+        description='SOCKS5 proxy to connect through, such as "127.0.0.1:9050" for Tor or '
+        '"user:password@proxy.example.org:1080"; it looks up the name of the server',
+    )
+    umodes: str = Field(
+        "",
+        pattern=r"^([+-]?[a-zA-Z]+)*$",
+        description='User modes to set once connected, such as "+x"',
+    )
+    perform: Lines = Field(
+        (),
+        description="Lines to send once connected, before channels are joined, such as "
+        '"PRIVMSG Q@CServe.quakenet.org :AUTH name password"',
+    )
+    command_prefix: str = Field(
+        ".",
+        min_length=1,
+        max_length=8,
+        validation_alias=AliasChoices("command_prefix", "irc_command_prefix"),
+        description="What a command begins with",
+    )
+    persona: str | None = Field(
+        None,
+        min_length=1,
+        max_length=8_000,
+        description="Who the bot is: the name of a file in DATA/personas, or a text",
+    )
+    mark: str = Field(
+        "",
+        max_length=32,
+        pattern=r"^[^\x00-\x1f/]*$",
+        description="Put before each answer of the model, for networks that want to see what a "
+        'model has written, such as "🤖 "',
+    )
+    admins: Words = Field(
+        (),
+        description="Who may give admin commands: services accounts, or masks such as "
+        '"*!*@staff.example.org"; nobody when empty',
+    )
     channel: dict[str, ChannelKeys] = Field(
         default_factory=dict,
         description='What differs on a channel, by its name; "*" is every channel',
@@ -157,13 +215,6 @@ class NetworkSettings(Settings):
 class IrcSettings(NetworkSettings):
     """The IRC tendril; its network keys count when no `[irc.networks.NAME]` is given."""
 
-    command_prefix: str = Field(
-        ".",
-        min_length=1,
-        max_length=8,
-        validation_alias=AliasChoices("command_prefix", "irc_command_prefix"),
-        description="What a command begins with",
-    )
     plugins: Words = Field((), description="Modules with irc3 plugins to include")
     standby: bool = Field(
         False,
@@ -174,13 +225,6 @@ class IrcSettings(NetworkSettings):
         (),
         description='Channels that may see each other\'s logs, as lists of "network/#channel" '
         'or "#channel"',
-    )
-    mark: str = Field(
-        "",
-        max_length=32,
-        pattern=r"^[^\x00-\x1f/]*$",
-        description="Put before each answer of the model, for networks that want to see what a "
-        'model has written, such as "🤖 "',
     )
     line_budget: int = Field(
         4,
@@ -202,11 +246,6 @@ class IrcSettings(NetworkSettings):
     )
     paste_hours: float = Field(
         168.0, gt=0, description="How long the whole of a long answer can be read, in hours"
-    )
-    admins: Words = Field(
-        (),
-        description="Who may give admin commands: services accounts, or masks such as "
-        '"*!*@staff.example.org"; nobody when empty',
     )
     admin_tools: bool = Field(
         False,
@@ -249,13 +288,18 @@ def _require_known(tables: object, keys: Iterable[str]) -> None:
 def networks(config: Config) -> dict[str, NetworkSettings]:
     """Return the settings of all configured networks, by name.
 
-    Without any `[irc.networks.NAME]` the only network is `irc`, the table `[irc]` itself. Raises
-    ConfigError when a table is invalid or a network has no server.
+    Each has the `SHARED` keys of `[irc]` that it lacks. Without any `[irc.networks.NAME]` the only
+    network is `irc`, the table `[irc]` itself. Raises ConfigError when a table is invalid or a
+    network has no server.
     """
     settings = config.section(IrcSettings)
+    shared = {key: getattr(settings, key) for key in SHARED}
     found: dict[str, NetworkSettings] = {
         name: config.build(
-            NetworkSettings, f"[irc.networks.{name}]", values, prefix=f"irc_networks_{name}_"
+            NetworkSettings,
+            f"[irc.networks.{name}]",
+            shared | values,
+            prefix=f"irc_networks_{name}_",
         )
         for name, values in settings.networks.items()
     }

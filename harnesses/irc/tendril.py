@@ -151,12 +151,18 @@ class IrcTendril(Tendril):
         return f"{super().reload()} How to connect counts from the next connection on."
 
     def apply_config(self, config: Config) -> None:
-        """Apply another configuration with the same set of networks. Raises ConfigError."""
+        """Apply another configuration: networks that are new connect, those that are gone quit.
+        Raises ConfigError."""
         # The two calls that can raise come first, so that a wrong configuration changes nothing.
         self.networks.check(config)
         super().apply_config(config)
-        self.networks.configure(config)
+        new, gone = self.networks.configure(config)
+        follow({network.name: network for network in new}, self.services.overrides)
         self.services.configure()
+        for network in new:
+            self._tasks.create_task(network.run(self.events.on_event))
+        for network in gone:
+            self._tasks.create_task(network.quit("no longer configured"))
 
     async def _expire(self) -> None:
         """Remove expired events from the log, now and every hour, until cancelled."""

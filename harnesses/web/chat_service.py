@@ -35,7 +35,7 @@ class ChatService:
         tendril = self._tendril
         door = Door(
             log=tendril.log.tools_within(scope),
-            address=lambda: web_address(tendril.config, ()),
+            address=lambda: web_address(tendril.config),
             room=conversation,
             who=VISITOR,
         )

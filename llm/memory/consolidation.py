@@ -23,7 +23,6 @@ from llm.memory.settings import MemorySettings
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, Unreachable
 from llm.messages.message import Message
 from llm.scheduling.worker import Handler
-from storage.chat_log.opt_outs import person_of
 from storage.memory.deletion import CONSOLIDATE
 from storage.memory.memories import (
     HEARSAY,
@@ -250,10 +249,10 @@ class TendrilMemory:
                     MemoryKind.FACT,
                     room,
                     prompts.one_line(fact.value, prompts.MAX_FACT_LENGTH),
-                    subject=(subject := person_of(fact.about)),
+                    subject=fact.about,
                     key=prompts.key_of(fact.key),
                     source=turn.person,
-                    confidence=OWN if turn.person == subject else HEARSAY,
+                    confidence=OWN if turn.person == fact.about else HEARSAY,
                     conversation=turn.conversation,
                     first_turn=turn.id,
                     last_turn=turn.id,

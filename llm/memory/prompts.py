@@ -105,7 +105,8 @@ def facts_messages(turns: Sequence[RoomTurn], longest: int) -> list[Message]:
 
 def facts_in(answer: str, turns: Sequence[RoomTurn]) -> list[tuple[RoomTurn, ExtractedFact]]:
     """Return the facts of an answer that are about a person of `turns`, each with the turn whose
-    line it cites. That person is its source, whatever the answer says."""
+    line it cites. The person of that turn is its source, whatever the answer says; `about` is the
+    name by which memory knows the other."""
     # Models put text or fences around JSON, so take what begins with the first brace; of an answer
     # that was cut off, what is whole.
     try:
@@ -118,12 +119,16 @@ def facts_in(answer: str, turns: Sequence[RoomTurn]) -> list[tuple[RoomTurn, Ext
         with suppress(ValidationError):
             facts.append(ExtractedFact.model_validate(each))
     # Nothing is stored about people who are not in these turns, nor with an invented source.
-    people = {turn.person for turn in turns}
-    return [
-        (turns[fact.line - 1], fact)
-        for fact in facts[:_MAX_FACTS]
-        if person_of(fact.about) in people and 1 <= fact.line <= len(turns)
-    ]
+    people = {person_of(turn.name): turn.person for turn in turns}
+    found = []
+    for fact in facts[:_MAX_FACTS]:
+        turn = turns[fact.line - 1] if 1 <= fact.line <= len(turns) else None
+        about = person_of(fact.about)
+        if turn and (about in people or about == turn.person):
+            is_own = about in (person_of(turn.name), turn.person)  # others may have had that nick
+            person = turn.person if is_own else people[about]
+            found.append((turn, fact.model_copy(update={"about": person})))
+    return found
 
 
 def key_of(text: str) -> str:

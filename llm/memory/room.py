@@ -29,7 +29,7 @@ from llm.memory.prompts import (
 from llm.messages.message import PromptSection
 from llm.tools.consent import to_forget, to_remember
 from llm.tools.toolbox import tool
-from storage.chat_log.opt_outs import person_of
+from storage.chat_log.opt_outs import nick_of, person_of
 from storage.db.errors import StorageError
 from storage.memory.memories import MANUAL, Memory, MemoryKind, RoomMemorySnapshot
 
@@ -349,14 +349,14 @@ def describe(memory: Memory) -> str:
     day = f"{memory.time:%Y-%m-%d}"
     if memory.layer is MemoryKind.FACT:
         return fact_line(memory)
-    who = f" of {memory.source}" if memory.source else ""
+    who = f" of {nick_of(memory.source)}" if memory.source else ""
     return f"{day} {memory.layer}{who}: {one_line(memory.text, 500)}"
 
 
 def fact_line(fact: Memory) -> str:
     """Render a fact as a line for the model, with its source if that is another person."""
-    said_by = "" if fact.source == fact.subject else f" (says {fact.source})"
-    return f"{fact.subject}: {fact.key} = {fact.text}{said_by}"
+    said_by = "" if fact.source == fact.subject else f" (says {nick_of(fact.source)})"
+    return f"{nick_of(fact.subject)}: {fact.key} = {fact.text}{said_by}"
 
 
 def _words(text: str) -> set[str]:

@@ -189,6 +189,15 @@ def public_text(event: Event) -> str:
     return _MASK.sub(lambda mask: f"{mask['nick'] if mask['bang'] else '*'}!*@*", event.text)
 
 
+_HOST = re.compile(r"![^/]*@[^/]*$")
+
+
+def without_host(conversation: str) -> str:
+    """Return the name of a conversation on a channel in publishable form: without the user name and
+    the host of a person."""
+    return _HOST.sub("", conversation)
+
+
 def event_line(event: Event) -> str:
     """Format an event as a line without its time: `<nick> text`, `* nick text`, `*** nick left`.
 

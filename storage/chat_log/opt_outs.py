@@ -14,9 +14,9 @@ from storage.db.database import Connection, Database
 MARK = "[nolog]"
 """A line that contains this, in upper or lower case, is not logged."""
 
-# RFC 1459, section 2.2: on many networks "{}|^" are the lower case of "[]\~". On others the rules
-# then match one more nick, which errs on the side of privacy.
-_CASES = str.maketrans("[]\\~", "{}|^")
+# RFC 1459, section 2.2: on many networks "{}|" are the lower case of "[]\" ("~", that of "^", is in
+# no nick). On others the rules then match one more nick, which errs on the side of privacy.
+_CASES = str.maketrans("[]\\", "{}|")
 
 Name = tuple[str, str]
 """A network, and a folded nick or account on it."""
@@ -28,8 +28,15 @@ def name_of(network: str, name: str) -> Name:
 
 
 def person_of(name: str) -> str:
-    """Return a person's name, stripped and folded, as memory compares it."""
-    return name_of("", name.strip())[1]
+    """Return a person's name, stripped and folded, as memory compares it: a nick, or what
+    `Identity.room` returns."""
+    nick, sign, rest = name.strip().partition("!")
+    return f"{name_of('', nick)[1]}{sign}{rest.lower()}"
+
+
+def nick_of(person: str) -> str:
+    """Return what to call a person of whom memory has this name: the nick, or the account."""
+    return person.removeprefix("~").partition("!")[0]
 
 
 Mask = tuple[str, str, str, str]

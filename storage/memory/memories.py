@@ -48,18 +48,21 @@ def in_network(room: str, network: str = "network") -> str:
     return f"lower(substr({room}, 1, length({network}) + 1)) = lower({network}) || '/'"
 
 
+# The names by which memory may know a person who has opted out.
+_NAMES = """(nick, '~' || account, nick || '!' || "user" || '@' || host)"""
+
 # Hides all memories about people who have opted out, and those that have words of theirs.
 SEEN = f"""
-NOT EXISTS (SELECT 1 FROM unlogged WHERE {in_network("memories.room")} AND nick IN (
-    SELECT memories.subject UNION SELECT memories.source UNION
-    SELECT person FROM memory_sources WHERE memory_id = memories.id))"""
+NOT EXISTS (SELECT 1 FROM unlogged WHERE {in_network("memories.room")} AND (
+    memories.subject IN {_NAMES} OR memories.source IN {_NAMES} OR EXISTS (
+    SELECT 1 FROM memory_sources WHERE memory_id = memories.id AND person IN {_NAMES})))"""
 _PROGRESS = """
 SELECT room, summary, episodes, facts, version, wanted FROM memory_rooms WHERE room = ?"""
 _TURNS = f"""
 SELECT t.id, t.time, t.messages, length(t.messages) AS size, c.name, c.person
 FROM conversations c JOIN turns t ON t.conversation_id = c.id
-WHERE c.room = ?1 AND t.id > ?2 AND t.id <= ?3 AND c.person NOT IN (
-    SELECT nick FROM unlogged WHERE {in_network("c.room")})
+WHERE c.room = ?1 AND t.id > ?2 AND t.id <= ?3 AND NOT EXISTS (
+    SELECT 1 FROM unlogged WHERE {in_network("c.room")} AND c.person IN {_NAMES})
 ORDER BY t.id LIMIT ?4"""
 # Of each conversation only the turns from ?2 on are read or, if there are none, its newest one. So
 # the maxima are those of the whole room, at the cost of its new turns.

@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,7 +34,7 @@ from pathlib import Path
 import structlog
 
 from storage.chat_log import deletion, statistics
-from storage.chat_log.event import EVERYTHING, Event, Scope
+from storage.chat_log.event import EVERYTHING, Event, Place, Scope
 from storage.chat_log.event_table import answers_quoting
 from storage.chat_log.journal import remove_events
 from storage.chat_log.opt_outs import person_of
@@ -76,6 +77,7 @@ class Person:
     user: str
     host: str
     account: str | None
+    key: str = ""  # by which memory knows them; it lacks in records of earlier versions
 
     def queries(self) -> list[Query]:
         """Return queries that together find their events and possibly more, see `owns`."""
@@ -85,8 +87,8 @@ class Person:
 
     @property
     def names(self) -> set[str]:
-        """The nick of the person, as a set."""
-        return {self.nick}
+        """The nick of the person, and the name by which memory knows them."""
+        return {self.nick, self.key or self.nick}
 
     def may_own(self, event: Event) -> bool:
         """Return True if an event that is not in the log yet may be theirs."""
@@ -199,6 +201,33 @@ async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[
                 is_finished = False
             finished[erasure.id] = Forgotten(erasure.removed_events, is_finished)
     return finished
+
+
+async def remove_line(
+    database: Database, log: ChatLog, place: Place, msgid: str, data: Path
+) -> None:
+    """Remove the line of a place that has this IRCv3 message id from the log in `database`.
+
+    Our lines that answer or quote it go with it, and what was made of it, also in the stores of
+    other tendrils, which with SQLite are in the folder `data`. Raises StorageError.
+    """
+    rows = await log.database.fetch_all("SELECT id FROM events WHERE msgid = ?", [msgid])
+    named = frozenset(row["id"] for row in rows)
+    found = await log.find(Query(scope=Scope.from_places(place), ids=named)) if named else []
+    ids = frozenset(event.id for event in found)
+    if not ids:
+        return
+    replies = await _replies(log, ids)
+    async with AsyncExitStack() as stack:
+        others = (await database.neighbours(data)).values()
+        opened = [await stack.enter_async_context(Database.open(other)) for other in others]
+        for store in (database, *opened):
+            await _forget_texts(store, place.network, (), ids)
+            await forget_people(store, (), lambda _: False, await _turns_of(store, ids))
+            await scrub(store)
+            await Runs(store).forget(ids, place.network, ())
+    await deletion.remove(log.database, sorted(ids | replies))
+    await deletion.scrub(log.database)
 
 
 async def resume_erasures(log: Address, data: Path) -> bool:

@@ -23,7 +23,7 @@ from tests.docs.reference import ROOT
 from tests.docs.source import PACKAGES
 from tests.kit.agent_server import agent_client
 from tests.kit.irc_client import irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
+from tests.kit.irc_tendril import ROOM, conversation_with, irc_config, irc_tendril, kept_turns
 from tests.kit.ircd import embedded_ircd, inspircd
 from tests.kit.openai_script import ScriptedOpenAI
 
@@ -151,7 +151,7 @@ async def test_a_question_passes_few_files(tmp_path: Path) -> None:
                 with trace.way():
                     await alice.say(ROOM, ".terrarium where do toads usually live?")
                     await alice.expect(f"In pond {number}")
-                    await kept_turns(tendril, f"irc/{ROOM}/alice")
+                    await kept_turns(tendril, conversation_with("alice"))
     assert len(trace.files()) <= MOST_OF_A_QUESTION
 
 

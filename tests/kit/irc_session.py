@@ -65,10 +65,10 @@ class Story:
     def track(self, target: str) -> tuple[str, dict[str, str]]:
         """Track a line; return its label, under which `receipts` gets its receipt, and its tags."""
         found = self.receipts
+        label = self.session.new_label()
         tags = self.session.track(
-            target, lambda receipt: found.append((label, replace(receipt, nick="")))
+            target, lambda receipt: found.append((label, replace(receipt, nick=""))), label
         )
-        label = list(self.session.pending_lines)[-1]
         return label, dict(tags)
 
     def members(self, channel: str = "#c") -> set[str]:

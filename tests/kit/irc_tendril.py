@@ -47,6 +47,17 @@ async def irc_tendril(
         await asyncio.gather(running, return_exceptions=True)
 
 
+def person(nick: str, ircd: str = "embedded") -> str:
+    """Return the name by which memory knows a test client that is not logged in to services."""
+    ident = "~" if ircd == "ngircd" else ""  # the mark of a user name that nobody has confirmed
+    return f"{nick}!{ident}{nick}@127.0.0.1"
+
+
+def conversation_with(nick: str, ircd: str = "embedded") -> str:
+    """Return the name of the conversation with a test client that is not logged in to services."""
+    return f"irc/{ROOM}/{person(nick, ircd)}"
+
+
 async def kept_turns(tendril: IrcTendril, conversation: str) -> list[Turn]:
     """Return the turns of a short conversation, after those being answered are stored."""
     # Waits for the conversation's lock; a short conversation has nothing to compact.

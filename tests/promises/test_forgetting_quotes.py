@@ -17,7 +17,7 @@ from storage.log import Query
 from storage.queues.outbox import Outbox
 from tests.kit.data_files import outbox_path
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
+from tests.kit.irc_tendril import ROOM, conversation_with, irc_config, irc_tendril, kept_turns
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.web_site import web_site
@@ -56,7 +56,7 @@ async def left(tendril: IrcTendril) -> tuple[list[str], list[str]]:
     """Return the lines in the log, and the questions of bob that memory has."""
     await tendril.services.log.flush()
     found = await tendril.services.log.find(Query(scope=EVERYTHING, limit=1_000))
-    turns = await kept_turns(tendril, f"irc/{ROOM}/bob")
+    turns = await kept_turns(tendril, conversation_with("bob"))
     lines = [event.text for event in found if event.text]
     return lines, [str(turn.messages[0]["content"]) for turn in turns]
 

@@ -21,7 +21,7 @@ from llm.skills import web_pages
 from storage.privacy.audit_log import AuditLog
 from storage.queues.reminders import Reminders
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, person
 from tests.kit.ircd import ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.page_server import PageServer, page, page_server
@@ -303,7 +303,7 @@ async def test_what_the_asker_wants_is_done_on_the_same_day(tmp_path: Path) -> N
         day.script.reads = lambda _: "order"
         await day.asks("set the topic to: tea time")
         memories, taught, reminders, deeds = await day.kept()
-        assert memories == [(f"irc/{ROOM}", "root", "cat", "Miez")]
+        assert memories == [(f"irc/{ROOM}", person("root", "ngircd"), "cat", "Miez")]
         assert (len(taught), len(reminders), deeds) == (1, 1, [("topic", "Tea time")])
         read = [each for each in day.site.requests if not each.endswith("/robots.txt")]
         assert read[:2] == ["tea.example/notes", "tea.example/more"]

@@ -15,6 +15,7 @@ from harnesses.irc.policy.requests import without_key
 from storage.runs.reader import newest_runs
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
 from tests.kit.irc_client import IrcClient
+from tests.kit.irc_scene import Scene
 from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
@@ -126,3 +127,20 @@ def test_no_key_is_in_a_change_of_modes_wherever_it_stands() -> None:
         assert SECRET not in without_key(modes)
     assert without_key("+ov alice bob") == "+ov alice bob"
     assert without_key("") == ""
+
+
+async def test_after_nolog_the_model_is_shown_no_answers_to_that_person(tmp_path: Path) -> None:
+    async with Scene.open(tmp_path) as it:
+        it.script.say("Your dog is Rex.").say("Nothing.")
+        await it.alice.say(ROOM, ".terrarium what is my dog called?")
+        await it.alice.expect("Your dog is Rex")
+        await it.bob.say(ROOM, ".terrarium what is new?")
+        await it.bob.expect("bob: Nothing")
+        assert "Rex" in str(it.script.requests[-1])
+        await it.alice.say(ROOM, ".nolog")
+        await it.alice.expect("NOTICE alice :.*I keep nothing more")
+        it.script.call("search_log", {"query": "dog Rex"}).say("Nothing at all.")
+        await it.bob.say(ROOM, ".terrarium and now, what is new?")
+        await it.bob.expect("bob: Nothing at all")
+        for request in it.script.requests[-2:]:
+            assert "Your dog" not in str(request)

@@ -11,11 +11,11 @@ import structlog
 
 from harnesses.core.services.shared_log import TendrilLog
 from llm.client.token_usage import TokenAccounting
-from storage.chat_log.event import Identity
+from storage.chat_log.event import Identity, Place
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.memory.deletion import redact
-from storage.privacy.erasure import Forgotten, Person, count, forget, resume_erasures
+from storage.privacy.erasure import Forgotten, Person, count, forget, remove_line, resume_erasures
 from storage.queues.reminders import Reminders
 from storage.settings import log_address
 from terrarium.clock import Clock
@@ -59,19 +59,22 @@ class PrivacyService:
         # Requests for erasure: the word that confirms each, and until when.
         self._wishes: dict[Person, tuple[str, datetime]] = {}
 
-    def person(self, who: Identity, network: str = "") -> Person:
-        """Return the `Person` with an identity on a network (default: the tendril's own)."""
-        return Person(network or self._log.network, who.nick, who.user, who.host, who.account)
+    def person(self, who: Identity, network: str = "", key: str = "") -> Person:
+        """Return the `Person` with an identity on a network (default: the tendril's own); `key` is
+        the name under which memory knows them."""
+        own = network or self._log.network
+        return Person(own, who.nick, who.user, who.host, who.account, key or who.nick)
 
-    async def opt_out(self, who: Identity, network: str = "") -> None:
-        """Stop logging a person, and hide what they said before from the model.
+    async def opt_out(self, who: Identity, network: str = "", key: str = "") -> None:
+        """Stop logging a person, and hide what they said before from the model. Memory knows them
+        by the name `key` (default: their nick).
 
         Memories derived from it are deleted, and made again without it where possible. Raises
         StorageError.
         """
         network = network or self._log.network
         await self._log.opt_outs.add(network, who)
-        await redact(self._database, network, who.nick)
+        await redact(self._database, network, key or who.nick)
 
     async def opt_in(self, who: Identity, network: str = "") -> bool:
         """Log a person again; return False if the opt-out under their nick is somebody else's.
@@ -119,6 +122,12 @@ class PrivacyService:
             finished=gone.is_finished,
         )
         return gone
+
+    async def redact(self, place: Place, msgid: str) -> None:
+        """Remove a line that was redacted where it was said. Raises StorageError."""
+        await self._log.chat_log.flush()
+        data = self._config.data
+        await remove_line(self._log.database, self._log.chat_log, place, msgid, data)
 
     async def finish_earlier(self) -> bool:
         """Resume interrupted erasures; return False while something is left of one.

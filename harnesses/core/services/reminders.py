@@ -171,6 +171,10 @@ class ReminderService:
             raise NotUnderstood("There are too many reminders already; cancel one first.")
         await self._schedule(kept)
         what, again = "do that" if asks else "remind you", ", and again each time" * bool(kept.rule)
+        if asks and not (
+            requester.is_admin and not kept.private
+        ):  # those of admins are the channel's
+            again += " that you are here" if kept.rule else ", or once you are back"
         return f"I will {what} on {_format_due(kept)}{again}. Its number is {kept.id}."
 
     async def add_for(
@@ -250,12 +254,16 @@ class ReminderService:
         await Worker(self._questions, {_QUESTION: fire}, self._clock, lock).run()
 
     async def _fire_question(self, job: Job, ask: Ask) -> None:
-        """Ask a due question, with retries for an hour; then plan its next time, if it has one."""
+        """Ask a due question, with retries for an hour, or if it is asked once, until its owner is
+        back; then plan its next time, if it has one."""
         reminder, now = await self._kept.get(job.payload["id"]), self._clock.now()
         if reminder is None or reminder.due > now:
             return  # a stale job: it was cancelled, or has moved on to a later time
         outcome = await ask(reminder)
-        if outcome is RunOutcome.LATER and now - reminder.due < _RETRY_PERIOD:
+        waits = outcome is RunOutcome.LATER and now - reminder.due < _RETRY_PERIOD
+        if outcome is RunOutcome.ABSENT and not reminder.rule:  # it is kept for its owner
+            waits = now - reminder.due < _DELIVERY_PERIOD
+        if waits:
             await self._questions.postpone(job, now + _RETRY_DELAY)
             return
         _log.info("question.scheduled", reminder=reminder.id, outcome=outcome.value)

@@ -81,12 +81,13 @@ class Tendril(ABC):
     A tendril that overrides `say` delivers the messages that others put into its outbox, and its
     reminders. A tendril that sets `asked_about`, its subject in a few words for the models of
     others, can be asked by them. With `uses_log_database` its own tables are in the database of the
-    log.
+    log. Unless it `learns`, the model makes no memories of what is said to it.
     """
 
     name: ClassVar[str]
     asked_about: ClassVar[str] = ""
     uses_log_database: ClassVar[bool] = False
+    learns: ClassVar[bool] = True
 
     resources: Resources
     turns: Turns
@@ -196,6 +197,7 @@ class Tendril(ABC):
                 self.status,
                 self.clock,
                 uses_log_database=self.uses_log_database,
+                learns=self.learns,
             ) as self.resources,
             MediumServices.open(self.resources, self.say_reminder) as self.medium_services,
         ):

@@ -59,8 +59,10 @@ class Resources:
         clock: Clock,
         *,
         uses_log_database: bool,
+        learns: bool = True,
     ) -> AsyncIterator[Resources]:
-        """Open all resources; they are closed on leaving. Raises StorageError and ConfigError."""
+        """Open all resources; they are closed on leaving. Unless it `learns`, the model makes no
+        memories of what is said to it. Raises StorageError and ConfigError."""
         config = configuration.config
         address = log_address(config) if uses_log_database else store_address(config, name)
         async with (
@@ -72,6 +74,8 @@ class Resources:
             jobs, runs = Jobs(database, clock.now), Runs(database)
             await runs.interrupt()  # close the runs that the last process did not finish
             settings, memories = config.section(MemorySettings), Memories(database)
+            if not learns:
+                settings = settings.model_copy(update={"learn": "off"})
             memory = TendrilMemory(name, settings, client, catalog, clock, jobs, memories)
             await memory.schedule_check()
             yield cls(

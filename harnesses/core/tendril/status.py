@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -266,17 +266,16 @@ def examine_process(data: Path, name: str) -> CheckResult:
     return CheckResult(name, said.state is ProcessState.READY, said.detail or f"it is {said.state}")
 
 
-def web_address(config: Config, servers: Iterable[str]) -> str | None:
-    """Return the base URL of the web pages for people on the IRC `servers`, None if there is none.
+def web_address(config: Config, *, is_local: bool = True) -> str | None:
+    """Return the base URL of the web pages for the people of a tendril, None if there is none.
 
-    It is `[web] public_url` or, without that, the loopback address of the web tendril, if all
-    `servers` are on this machine: their users are then assumed to be on it too. None while the web
-    tendril is not running.
+    It is `[web] public_url` or, without that, the loopback address of the web tendril, if the
+    people are on this machine (`is_local`). None while the web tendril is not running.
     """
     web = report(config.data, "web")
     if web is None or not web.is_fresh or web.state is not ProcessState.READY:
         return None
     base: str = table_settings(config, "web").get("public_url") or ""
-    if not base and all(map(is_loopback, servers)):
+    if not base and is_local:
         base = web.detail if is_loopback(urlsplit(web.detail).hostname or "") else ""
     return base.rstrip("/") or None

@@ -26,7 +26,7 @@ from llm.messages.message import Image, Message, Question, quotes_of
 from llm.prompt.log_window import LogWindow, quoted_answer
 from llm.reading.reading import Reading
 from llm.tools.consent import Asker, Rights
-from storage.chat_log.event import Event
+from storage.chat_log.event import Event, without_host
 from storage.db.errors import StorageError
 from storage.memory.conversations import Conversations
 from storage.usage.usage import TokenUsage
@@ -141,7 +141,7 @@ class TurnRequest:
         the log must not show it."""
         if self.private:
             return "private"
-        return "not kept" if self.is_unrecorded else self.conversation
+        return "not kept" if self.is_unrecorded else without_host(self.conversation)
 
     @property
     def is_unrecorded(self) -> bool:

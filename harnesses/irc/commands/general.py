@@ -141,12 +141,12 @@ class GeneralCommands:
 
     async def stop(self, request: CommandRequest) -> Reply:
         """stop: end the answer that I am working on for you"""
-        own = request.who.name
-        nick = request.words.split()[0] if request.words else own
-        if not request.admin and request.network.fold(nick) != request.network.fold(own):
+        fold, nick = request.network.fold, request.words.partition(" ")[0]
+        if fold(nick) == fold(request.nick):
+            nick = ""
+        if nick and not request.admin:
             return PrivateReply("Only admins may stop what others have asked.")
-        stopped = self._services.turns.stop(conversation_of(request, nick))
-        if stopped:
+        if self._questions.stop(request, nick):
             return "Stopped."
         prefix = self._services.prefix(request.place)
         return PrivateReply(

@@ -13,6 +13,7 @@ from storage.chat_log import statistics
 from storage.chat_log.event import Event, Scope
 from storage.chat_log.event_table import Query
 from storage.passages.passages import LineFilter
+from storage.passages.words import asks
 from storage.search.models import Order, SearchQuery
 
 _SHOWN = 3  # lines of a search
@@ -67,9 +68,10 @@ class LogCommands:
         return f"{lines} by {people}{since}" + (f"; most by {top}" if stats.people > 1 else "")
 
     def _is_command(self, event: Event, request: CommandRequest) -> bool:
-        """Return whether a line is a command, which nobody searches for."""
-        prefix = self._services.prefix(request.place)
-        found = parse_command(event.text, prefix=prefix, nicks=(), private=False)
+        """Return whether a line is a command or a question to us, which nobody searches for."""
+        prefix, network = self._services.prefix(request.place), request.network
+        nicks = (network.nick, network.settings.nick) if asks(event.text) else ()
+        found = parse_command(event.text, prefix=prefix, nicks=nicks, private=False)
         return found is not None and self._is_known(found.command)
 
 

@@ -94,10 +94,8 @@ class MemoryCommands:
 
 def memory_of(services: BotServices, request: CommandRequest) -> RoomMemory:
     """Return the memory of a request's author, in the place of the request."""
-    fold = request.network.fold
-    room, person = room_key(request.place, fold), fold(request.who.name)
-    memory = services.resources.memory
-    return RoomMemory.of(memory, room, conversation_of(request), person)
+    room, memory = room_key(request.place, request.network.fold), services.resources.memory
+    return RoomMemory.of(memory, room, conversation_of(request), request.person)
 
 
 def _list_facts(facts: list[Memory]) -> str:

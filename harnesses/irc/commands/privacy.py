@@ -48,7 +48,7 @@ class PrivacyCommands:
                 "Only whoever asked for it can take it back: log in to the account, or come from"
                 " where you came then."
             )
-        await privacy.opt_out(who, network)
+        await privacy.opt_out(who, network, request.person)
         command = self._services.prefix(request.place)
         advice = (
             f"That counts while you are logged in to {who.account}, under each nick. "
@@ -66,12 +66,11 @@ class PrivacyCommands:
         if request.who.bridged:
             return PrivateReply(BRIDGED)
         privacy = self._services.medium.privacy
-        person = privacy.person(request.who, request.network.name)
+        person = privacy.person(request.who, request.network.name, request.person)
         words = request.words.lower().split()
         if words[:1] == ["me"] and len(words) == 2 and privacy.confirms(person, words[1]):
             # First, so that no running turn stores anything of the person after the erasure.
-            network, who, fold = request.network.name, request.who, request.network.fold
-            await self._services.turns.drop(lambda name: belongs_to(name, network, who, fold))
+            await self._services.turns.drop(lambda name: belongs_to(name, request))
             return PrivateReply(await self._forget(person))
         if words[:1] == ["me"]:
             return PrivateReply(

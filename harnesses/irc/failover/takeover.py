@@ -33,6 +33,8 @@ async def take_over(
     logged it, or chose not to (opt-outs). Raises StorageError.
     """
     policy, commands = services.policy, handler.commands.known
+    redactions = [event for event, _ in buffered if event.type == "REDACT"]
+    buffered = [each for each in buffered if each[0].type != "REDACT"]
     lines = [policy.hear(services.networks[event.network], event) for event, _ in buffered]
     logged = await find_logged(
         services.log, [to_log_event(line.event, line.place) for line in lines]
@@ -65,4 +67,6 @@ async def take_over(
                 pending = PendingEvent(known)
                 pending.mark_settled(known.id)
                 handler.answer(commands[asked.command], policy.request(line, asked.words, pending))
+    for event in redactions:
+        handler.on_event(event)
     _log.info("irc.taken_over", heard=len(lines), missing=missing, unanswered=len(unanswered))

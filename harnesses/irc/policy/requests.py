@@ -24,6 +24,7 @@ from harnesses.irc.protocol.message import Casemap, is_nick, sanitize
 from harnesses.irc.session.session import Member
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
+from harnesses.irc.transport.networks import Networks
 from llm.reading.reading import words_beside_frame
 from storage.chat_log.event import (
     Event,
@@ -169,6 +170,7 @@ class CommandRequest:
     - It was given in `place`. Replies go to `recipient`: the channel, its members with a status
       (`@#c`), or the person. It is `private` unless the whole channel has seen it.
     - `who` gave it; `admin` tells whether they are one, `scope` what of the log they may read.
+    - `person` is the key under which memory keeps what is theirs (`RequestPolicy.key_of_person`).
     - `pending_event` is its line on the way into the log, without an event if it is not logged.
     """
 
@@ -181,6 +183,7 @@ class CommandRequest:
     scope: Scope
     pending_event: PendingEvent
     admin: bool
+    person: str
 
     @property
     def nick(self) -> str:
@@ -201,22 +204,21 @@ class CommandRequest:
             place=self.place,
             private=self.private,
             room=room_key(self.place, fold),
-            person=fold(who.name),
+            person=self.person,
             question=self.pending_event,
             is_admin=self.admin,
         )
 
 
-def conversation_of(request: CommandRequest, nick: str = "") -> str:
-    """Return the name of the author's conversation, or of that of `nick`, in the request's place.
+def conversation_of(request: CommandRequest) -> str:
+    """Return the name of the author's conversation in the request's place.
 
     On a channel each person has a separate one, so that nobody waits for another's answer and each
     can `clear` it alone. A private room has a single conversation, with the name of the room.
     """
-    fold, own = request.network.fold, request.who.name
-    if request.recipient == own and fold(nick or own) == fold(own):
-        return room_key(request.place, fold)
-    return f"{room_key(request.place, fold)}/{fold(nick or own)}"
+    room = room_key(request.place, request.network.fold)
+    is_direct = request.recipient == request.who.name
+    return room if is_direct else f"{room}/{request.person.translate(_ESCAPED)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,19 +246,23 @@ class Heard:
 
 
 class RequestPolicy:
-    """The policy of which events are answered, and how often. `clock` returns monotonic seconds."""
+    """The policy of which events on `networks` are answered, and how often.
+
+    `clock` returns monotonic seconds.
+    """
 
     def __init__(
-        self, settings: IrcSettings, overrides: AdminOverrides, clock: Callable[[], float]
+        self, networks: Networks, overrides: AdminOverrides, clock: Callable[[], float]
     ) -> None:
-        self._overrides = overrides
+        self._networks, self._overrides = networks, overrides
         self._loop_detector = BotLoopDetector(clock)
         self._explained = TokenBuckets(1.0, clock, refusals_cost=False)
+        self._keys: OrderedDict[tuple[str, str], str] = OrderedDict()  # of people, by private room
         # A refused command costs its author a token, so that a flood is not heard until it pauses.
         # It costs the channel none: others there would pay for it.
         self._people = TokenBuckets(1.0, clock, refusals_cost=True)
         self._rooms = TokenBuckets(1.0, clock, refusals_cost=False)
-        self.configure(settings)
+        self.configure(networks.settings)
 
     def configure(self, settings: IrcSettings) -> None:
         """Apply other settings; whoever has used up a rate limit is not free again by that."""
@@ -270,10 +276,12 @@ class RequestPolicy:
         Of what a configured relay says to a whole channel the author is the person whose nick it
         names; blanks in that become underscores, so that one person does not look like two. In
         private, to part of a channel, or with a nick that nobody can have, the relay speaks for
-        itself.
+        itself. What we say through another connection is our own.
         """
         who = Identity(event.nick, event.user or "", event.host or "", event.account)
         is_relayed = is_said_to_all(event) and matches_any(who, self._settings.relays, network.fold)
+        if who.mask in (str(each.session.source) for each in self._networks.values()):
+            event = replace(event, own=True)  # another nick of ours, on another of our connections
         text = _ZERO_WIDTH.sub("", sanitize(event.text)) if is_relayed else ""
         match = _BRIDGED.fullmatch(text)
         nick = re.sub(r"\s+", "_", match["nick"].strip().lstrip("@+%&~")) if match else ""
@@ -347,7 +355,23 @@ class RequestPolicy:
             scope=scope_of(heard.place, self._settings.channel_groups),
             pending_event=pending_event,
             admin=self.is_admin(heard.network, who),
+            person=self.key_of_person(heard.network, who),
         )
+
+    def key_of_person(self, network: Network, who: Identity) -> str:
+        """Return the key of a person's conversations and memories, as a nick is no identity.
+
+        It is the name of their private room. Whoever was seen to change nick keeps the key, unless
+        they have had one under the new nick before. Of a bridged person only the name is known.
+        """
+        fold = network.fold
+        if who.bridged:
+            return fold(who.name)
+        room, before = who.room(fold), replace(who, nick=network.roster.first_nick(who.nick))
+        key = self._keys.setdefault((network.name, room), before.room(fold))
+        if len(self._keys) > _MAX_PEOPLE:
+            self._keys.popitem(last=False)
+        return key
 
     def try_acquire(self, request: CommandRequest) -> bool:
         """Apply the rate limits of the person, then of the channel; return whether a command may
@@ -371,7 +395,7 @@ class RequestPolicy:
     def is_admin(self, network: Network, who: Identity) -> bool:
         """Return whether a person is an admin. Bridged people never are: anybody can have their
         nick."""
-        return not who.bridged and matches_any(who, self._settings.admins, network.fold)
+        return not who.bridged and matches_any(who, network.settings.admins, network.fold)
 
     def is_ignored(self, network: Network, who: Identity) -> bool:
         """Return whether a person is ignored, by the settings or by an admin's command.
@@ -507,14 +531,15 @@ def fold_place(network: Network, channel: str) -> Place:
     return Place(network.name, network.fold(channel))
 
 
-def belongs_to(conversation: str, network: str, who: Identity, fold: Callable[[str], str]) -> bool:
-    """Return whether a conversation is with a given person, privately or on any channel."""
-    if conversation == room_key(Place(network, who.room(fold)), fold):
+def belongs_to(conversation: str, request: CommandRequest) -> bool:
+    """Return whether a conversation is with the author of a request, privately or on any
+    channel."""
+    network, fold = request.network.name, request.network.fold
+    if conversation == room_key(Place(network, request.who.room(fold)), fold):
         return True
-    # Slashes in the place are escaped, so whatever follows the next slash is the folded name.
-    return conversation.startswith(f"{network}/") and (
-        conversation.removeprefix(f"{network}/").partition("/")[2] == fold(who.name)
-    )
+    # Slashes in the place are escaped, so whatever follows the next slash is the person.
+    of_network, _, rest = conversation.partition("/")
+    return of_network == network and rest.partition("/")[2] == request.person.translate(_ESCAPED)
 
 
 def room_key(place: Place, fold: Callable[[str], str]) -> str:

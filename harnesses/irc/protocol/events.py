@@ -9,7 +9,9 @@ from typing import Literal
 Talk = Literal["PRIVMSG", "NOTICE", "ACTION"]
 """The kind of a message; an ACTION is a PRIVMSG with CTCP framing."""
 
-EventType = Talk | Literal["JOIN", "PART", "QUIT", "NICK", "KICK", "MODE", "TOPIC", "INVITE"]
+EventType = (
+    Talk | Literal["JOIN", "PART", "QUIT", "NICK", "KICK", "MODE", "TOPIC", "INVITE", "REDACT"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,7 @@ class IrcEvent:
 
     QUIT and NICK yield one event for each channel that we share with the person, so that every
     channel's log has it. INVITE is an event only when we are invited to a channel that is not
-    configured; it is not logged.
+    configured. It is not logged, nor is a REDACT, whose text is the msgid of the line to remove.
     """
 
     network: str

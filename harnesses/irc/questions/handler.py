@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from textwrap import shorten
 
-from harnesses.core.rate_limit import ConcurrencyLimit
+from harnesses.core.rate_limit import MAX_OPEN_QUESTIONS, ConcurrencyLimit
 from harnesses.core.services.peers import EMPTY_SCOPE
 from harnesses.core.services.question_tools import Door, PasteTools
 from harnesses.core.tendril.turn import Action, TurnRequest, TurnResult
@@ -31,7 +32,13 @@ from harnesses.irc.policy.requests import (
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.channel_view import LogViews, persona_values, room_view
 from harnesses.irc.reminder_delivery import other_requester
-from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target, may_change
+from harnesses.irc.replies.sender import (
+    LATE_AFTER,
+    MessageSender,
+    OutgoingLine,
+    Target,
+    may_change,
+)
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading
@@ -39,6 +46,10 @@ from llm.skills.registry import TEACH
 from storage.chat_log.event import PendingEvent
 
 RATE_LIMITED = "Slow down, please: I will answer you again after a short pause."
+TOO_MANY = (
+    f"I still work on {MAX_OPEN_QUESTIONS} questions of yours and leave out what you ask meanwhile:"
+    " ask it again later, or stop them."
+)
 STILL_AT_IT = "still at it, one moment."
 """The line that says so, while no tool says what is being done."""
 
@@ -47,21 +58,28 @@ TYPING_AFTER, TYPING_INTERVAL = 1.0, 3.0
 seconds (https://ircv3.net/specs/client-tags/typing)."""
 
 _SPLIT = re.compile(r"\S+\.\S+ \S+\.\S+")  # the reason of a netsplit: the names of two servers
-_MAX_ACTIVITY = 120  # characters
+_MAX_ACTIVITY, _MAX_NAMED = 120, 48  # characters
 
 
 class StreamingReply:
     """A reply that takes the pieces of an answer as the model writes them, then the whole answer.
 
     Once the model has been writing for `stream_after` seconds, the first line is sent as soon as
-    the second has begun; all others are sent at the end. `clock` returns seconds.
+    the second has begun; all others are sent at the end. `is_late` tells whether the person could
+    not know which question is answered, so that the answer has to name the `question`.
     """
 
     def __init__(
-        self, sender: MessageSender, target: Target, stream_after: float, clock: Callable[[], float]
+        self,
+        sender: MessageSender,
+        target: Target,
+        stream_after: float,
+        question: str,
+        is_late: Callable[[StreamingReply], bool],
     ) -> None:
-        self._sender, self._target, self._clock = sender, target, clock
-        self._after = stream_after
+        self._sender, self._target = sender, target
+        self._clock = asyncio.get_running_loop().time
+        self._after, self._question, self._is_late = stream_after, question, is_late
         self._text = ""
         self._began = 0.0
         self._first: OutgoingLine | None = None
@@ -90,6 +108,7 @@ class StreamingReply:
         self._text += text
         if self.has_begun or self._clock() - self._began < self._after:
             return
+        self._name_question()
         # The first line is complete once a second one has begun. Code is for the link.
         answer = self._sender.compose(self._target, self._text)
         if len(answer.lines) < 2 or not answer.opening or may_change(answer.lines[0].text):
@@ -105,6 +124,8 @@ class StreamingReply:
         """
         # What code has answered may quote people, and is no Markdown.
         is_markdown = result.iterations > 0
+        if not self.has_begun:
+            self._name_question()
         answer = self._sender.compose(self._target, result.text, is_markdown=is_markdown)
         # If the whole answer begins otherwise than what was streamed, all of it is sent.
         already = int(list(answer.lines[:1]) == [self._first])
@@ -112,6 +133,10 @@ class StreamingReply:
         # It is written now: `.more` may be asked for before its last line has arrived.
         self._sender.streaming.pop(self, None)
         return not answer.lines or await self._sender.deliver(target, answer, already)
+
+    def _name_question(self) -> None:
+        shown = shorten(self._question, _MAX_NAMED, placeholder=" …")
+        self._target = replace(self._target, about=shown if self._is_late(self) else "")
 
 
 class QuestionHandler:
@@ -121,6 +146,8 @@ class QuestionHandler:
         self._services, self._log_views = services, log_views
         self._concurrency, self._progress = ConcurrencyLimit(), ProgressSigns(services)
         self._open: dict[StreamingReply, CommandRequest] = {}
+        # The questions of each conversation with an open one, in order.
+        self._asked: dict[str, list[StreamingReply]] = {}
 
     def follow(self, event: IrcEvent) -> None:
         """Drop the questions of somebody who has left, and answer who has changed nick by the new
@@ -138,6 +165,20 @@ class QuestionHandler:
             elif event.type == "QUIT" or is_there:
                 self._services.turns.stop(conversation_of(request))
 
+    def stop(self, request: CommandRequest, nick: str = "") -> bool:
+        """Stop what the author of a request, or `nick`, has asked in its place; return whether
+        there was anything."""
+        names = {conversation_of(request)}
+        if nick:
+            fold = request.network.fold
+            names = {
+                conversation_of(each)
+                for reply, each in self._open.items()
+                if fold(reply.nick) == fold(nick) and each.place == request.place
+            }
+        stopped = [self._services.turns.stop(name) for name in names]
+        return any(stopped)
+
     async def ask(
         self, request: CommandRequest, command: Callable[[Reading], Awaitable[Action | None]]
     ) -> Reply:
@@ -147,12 +188,18 @@ class QuestionHandler:
         person = person_key(request)
         if self._concurrency.is_full(person):
             # At most once a minute.
-            return PrivateReply(RATE_LIMITED) if services.policy.should_notify(request) else ""
+            return PrivateReply(TOO_MANY) if services.policy.should_notify(request) else ""
         with self._concurrency.hold(person):
             target = services.sender.target_of(request)
-            clock = asyncio.get_running_loop().time
-            stream_after = services.networks.settings.stream_after
-            reply = StreamingReply(services.sender, target, stream_after, clock)
+            clock, conversation = services.resources.clock, conversation_of(request)
+            since, stream_after = clock.now(), services.networks.settings.stream_after
+
+            def is_late(reply: StreamingReply) -> bool:
+                return (
+                    self._asked[conversation][-1] is not reply or clock.now() - since > LATE_AFTER
+                )
+
+            reply = StreamingReply(services.sender, target, stream_after, request.words, is_late)
 
             async def deliver(result: TurnResult) -> bool:
                 services.policy.note_reply(request.network, request.who.name)
@@ -162,9 +209,10 @@ class QuestionHandler:
 
             window, line = self._log_views.for_question(request), request.pending_event
             self._open[reply] = request
+            self._asked.setdefault(conversation, []).append(reply)
             try:
                 with self._progress.shown(target, reply) as on_activity:
-                    await services.turns.take(
+                    result = await services.turns.take(
                         replace(
                             self.turn_request(request, window, line),
                             command=command,
@@ -175,8 +223,12 @@ class QuestionHandler:
                             deliver=deliver,
                         )
                     )
+                if not result.ok:
+                    self._asked[conversation].remove(reply)  # it has joined another, or was stopped
             finally:
                 del self._open[reply]
+                if not self._open.keys() & self._asked[conversation]:
+                    del self._asked[conversation]
         return ""
 
     async def run(self, command: Command, request: CommandRequest) -> None:
@@ -200,7 +252,7 @@ class QuestionHandler:
         return TurnRequest(
             conversation=conversation_of(request),
             who=request.nick,
-            person=network.fold(request.who.name),
+            person=request.person,
             budget_owner=payer_of(network, request.who),
             text=request.words,
             room=room_key(request.place, network.fold),

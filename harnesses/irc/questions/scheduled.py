@@ -1,7 +1,8 @@
 """Scheduled questions: the model is asked in the name of their owner, while the owner is present.
 
-Each run checks again who the owner is, which rights they have, and that they have neither opted out
-nor had the question erased.
+Those of an admin on a channel are the channel's, and are asked while the admin is away, too. Each
+run checks again who the owner is, which rights they have, and that they have neither opted out nor
+had the question erased.
 """
 
 from __future__ import annotations
@@ -43,14 +44,16 @@ class ScheduledQuestions:
         network = services.networks.get(place.network)
         if network is None or not (reminder.private or network.reaches(place.channel)):
             return RunOutcome.LATER
-        who = await find_owner(network, reminder.owner)
-        if who is None:
-            return RunOutcome.ABSENT
+        who, owner = await find_owner(network, reminder.owner), reminder.owner
+        is_here = who is not None and (
+            reminder.private or network.roster.member(place.channel, who.nick) is not None
+        )
+        who = who or Identity(owner.nick, owner.user, owner.host, owner.account)
         if services.medium.log.opt_outs.opt_out_rules.hides_person(network.name, who):
             return RunOutcome.ENDED
         if services.policy.is_ignored(network, who):
             return RunOutcome.ENDED
-        if not (reminder.private or network.roster.member(place.channel, who.nick)):
+        if not is_here and (reminder.private or not services.policy.is_admin(network, who)):
             return RunOutcome.ABSENT
         asked, line = None, reminder.question_event_id
         if line:
@@ -78,6 +81,7 @@ class ScheduledQuestions:
             scope=scope_of(reminder.place, services.networks.settings.channel_groups),
             pending_event=pending,
             admin=services.policy.is_admin(network, who),
+            person=services.policy.key_of_person(network, who),
         )
 
     async def _turn(self, reminder: Reminder, request: CommandRequest) -> TurnResult:
@@ -89,6 +93,8 @@ class ScheduledQuestions:
             if not (result.ok and result.text):
                 return True  # no apology is sent: the question is asked again later
             target = replace(services.sender.target_of(request), quotes=result.quotes)
+            if not (reminder.private or network.roster.member(request.place.channel, target.nick)):
+                target = replace(target, nick="")  # nobody is addressed who is away
             services.policy.note_reply(network, request.who.name)
             is_markdown = result.iterations > 0
             answer = services.sender.compose(target, result.text, is_markdown=is_markdown)

@@ -30,7 +30,7 @@ from harnesses.irc.replies.sender import strip_address, to_plain, with_mark
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.messages.message import NO_ASKER
-from storage.chat_log.event import Event, PendingEvent, Place
+from storage.chat_log.event import Event, Identity, PendingEvent, Place
 from storage.db.database import to_micros
 from storage.queues.unasked import Silences
 
@@ -129,7 +129,7 @@ class UnaskedAnswers:
                 conversation=room,
                 who=NO_ASKER,
                 text=about_question(asked),
-                person=network.fold(asked.nick),
+                person=services.policy.key_of_person(network, Identity.from_event(asked)),
                 room=room,
                 log_window=self._log_views.before(place, now),
                 tools=services.tools_for(
@@ -160,7 +160,7 @@ class UnaskedAnswers:
             quotes=result.quotes,
         )
         plain = strip_address(to_plain(result.text).strip(), target.nick)
-        text = with_mark(plain, services.networks.settings.mark)
+        text = with_mark(plain, network.settings.mark)
         if services.behaviours.resolve(place).proactive == "test":
             self._would_say[place] = target.address + text
             _log.info("attention.would_say", channel=place.channel, text=target.address + text)

@@ -56,6 +56,7 @@ class Target:
       their private room, `personal`, where that is known. Unless `logged`, nothing is stored.
     - `answers` is the question, on its way into the log; `quotes` are the ids of the lines that the
       text repeats.
+    - `about` names the question, where the person could not tell which one is answered.
     - `budget` is the most lines to send at once, `prefix` the command prefix in the place.
     """
 
@@ -69,6 +70,7 @@ class Target:
     logged: bool = True
     personal: Place | None = None
     quotes: frozenset[int] = frozenset()
+    about: str = ""
 
     @property
     def is_direct(self) -> bool:
@@ -77,12 +79,13 @@ class Target:
 
     @property
     def address(self) -> str:
-        """The prefix of a reply: "nick: " on a channel, else ""."""
-        return "" if self.is_direct or not self.nick else f"{self.nick}: "
+        """The prefix of a reply: "nick: " on a channel, and the question if it is named."""
+        nick = "" if self.is_direct or not self.nick else f"{self.nick}: "
+        return f"{nick}(to: {self.about}) " if self.about else nick
 
 
 LATE_AFTER = timedelta(minutes=1)
-"""The delay by a lost connection after which an answer is marked as late."""
+"""The delay after which an answer names its question or, after a lost connection, is marked."""
 
 GIVEN_UP_AFTER = timedelta(minutes=30)
 """The longest that an answer waits for a lost connection; then it is dropped."""
@@ -176,8 +179,11 @@ class MessageSender:
         # To a bridged person a NOTICE would end at the relay.
         if isinstance(reply, PrivateReply) and not request.who.bridged:
             await self.notice(target, text)
-        else:
-            await self.say(target, text)
+            return
+        lines = await self._within_budget(target, text, self.lines(target, text), 0)
+        _, refusal = await self._send(target, lines)
+        if refusal is not None:
+            await self._tell_refused(target, refusal)
 
     def lines(self, target: Target, text: str) -> list[OutgoingLine]:
         """Split `text` into sanitized lines, the first one addressed to the person.
@@ -199,7 +205,7 @@ class MessageSender:
     def compose(self, target: Target, text: str, *, is_markdown: bool = True) -> ComposedAnswer:
         """Return an answer as lines for IRC, without the Markdown that a model writes, and with
         the mark in front; the address that the model itself may have put there is removed."""
-        mark = self._settings().mark
+        mark = target.network.settings.mark
 
         def lines(shown: str) -> Sequence[OutgoingLine]:
             words = strip_address(shown.strip("\n"), target.nick)
@@ -310,7 +316,7 @@ class MessageSender:
             following = [line.text for line in answer.remark[1:]]
             new = [self._whole_sentences(target, answer.remark[0], following)[0]]
         if not (shown or new):
-            return [OutgoingLine(f"{target.address}{self._settings().mark}{hint}")]
+            return [OutgoingLine(f"{target.address}{target.network.settings.mark}{hint}")]
         joined = f"{new[-1].text} {hint}" if new and not new[-1].action else ""
         if joined and len(target.network.split(target.recipient, joined)) == 1:
             return [*new[:-1], OutgoingLine(joined)]
@@ -420,7 +426,7 @@ class MessageSender:
             texts: list[tuple[Talk, str]] = [
                 ("ACTION" if line.action else "PRIVMSG", line.text) for line in lines
             ]
-            sent = network.send(target.recipient, *texts)
+            sent = network.send(target.recipient, *texts, person=target.nick)
         except IrcError as error:  # nobody can be written to by that name
             _log.warning("irc.not_sent", network=network.name, error=str(error))
             return lines, str(error)

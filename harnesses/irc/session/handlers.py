@@ -142,6 +142,12 @@ def _talk(session: Session, message: Message) -> list[IrcEvent]:
     return [event]
 
 
+def _redact(session: Session, message: Message) -> list[IrcEvent]:
+    """Handle `REDACT target msgid :reason` (https://ircv3.net/specs/extensions/message-redaction)."""
+    target, msgid = message.param(0), message.param(1)
+    return [session.event("REDACT", message, session.isupport.channel_of(target), target, msgid)]
+
+
 def _answer_ctcp(session: Session, message: Message, query: str, argument: str) -> None:
     # A CTCP query is a PRIVMSG and its reply a NOTICE. A reply is never answered, as two clients
     # could then answer each other for ever.
@@ -201,6 +207,7 @@ HANDLERS: Mapping[str, Handler] = {
     **registration.HANDLERS,
     **nick.HANDLERS,
     **dict.fromkeys(_TALK, _talk),
+    "REDACT": _redact,
     "BATCH": _batch,
     "PING": lambda session, message: session.send("PONG", *message.params, urgent=True),
     "PONG": _pong,

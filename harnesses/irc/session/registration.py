@@ -7,10 +7,11 @@ finish before its end. A server without CAP answers 421 or nothing, and register
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import structlog
 
-from harnesses.irc.protocol.message import Message, Source
+from harnesses.irc.protocol.message import Message, Source, parse
 from harnesses.irc.protocol.multiline import MULTILINE
 from harnesses.irc.session import channels, nick
 from harnesses.irc.session.session import ECHO, Handler, QueuedMessage, Session
@@ -31,7 +32,7 @@ WANTED = frozenset(
     (
         "server-time", "message-tags", "batch", "msgid", "account-tag", "account-notify",
         "extended-join", "chghost", "multi-prefix", "userhost-in-names", "cap-notify",
-        "standard-replies",
+        "standard-replies", "draft/message-redaction",
     )
 )  # fmt: skip
 """Capabilities that we support; those that a server offers are requested."""
@@ -201,6 +202,7 @@ def _welcome(session: Session, message: Message) -> None:
     elif session.sasl.account:
         log.info("irc.logged_in", network=session.network, account=session.sasl.account)
     _require_login(session)
+    session.server_name = message.nick
     # The first parameter is the nick as the server has it, which may have truncated ours.
     session.source = Source(message.param(0) or session.nick)
     # Many servers end 001 with our nick!user@host, from which the line budget is computed.
@@ -227,6 +229,15 @@ def _motd_end(session: Session, message: Message) -> None:
         nick.tell_nickserv(session, "IDENTIFY", "" if session.is_me(wanted) else wanted)
     if session.isupport.bot:
         session.send("MODE", session.nick, f"+{session.isupport.bot}")
+    if session.settings.umodes:
+        session.send("MODE", session.nick, session.settings.umodes)
+    for line in session.settings.perform:
+        if performed := parse(line.get_secret_value()):
+            # With a label, so that the echo of a line, which may have a password, is no event.
+            if session.is_echoing:
+                tags = session.track(performed.param(0), lambda _: None, session.new_label())
+                performed = replace(performed, tags=tags)
+            session.outgoing.append(QueuedMessage(performed))
     if session.is_bouncer:
         # The PONG follows the bouncer's replay of JOINs for its channels.
         session.is_attaching = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -146,6 +146,7 @@ class Roster:
         self.isupport = ISupport()
         self._visited: set[str] = set()  # folded, of this connection
         self._channels: dict[str, JoinedChannel] = {}
+        self._first_nicks: dict[str, str] = {}  # of those who have another now, which is folded
 
     def fold(self, name: str) -> str:
         """Fold a nick or channel name per CASEMAPPING, so that equal names are equal strings."""
@@ -181,6 +182,11 @@ class Roster:
         """Return the entry of `nick` in any shared channel, or None."""
         return next(iter(self.entries(nick)), None)
 
+    def first_nick(self, nick: str) -> str:
+        """Return the nick that somebody had when we first saw them; `nick` itself if they have not
+        changed it before our eyes."""
+        return self._first_nicks.get(self.fold(nick), nick)
+
     def member(self, name: str, nick: str) -> Member | None:
         """Return the member `nick` of the channel `name`, or None if they or we are not in it."""
         channel = self.channel(name)
@@ -213,16 +219,19 @@ class Roster:
     def leave(self, name: str) -> None:
         """Remove `name` from the channels that we are in."""
         self._channels.pop(self.fold(name), None)
+        known = self._first_nicks.items()
+        self._first_nicks = {nick: old for nick, old in known if self.shared_channels(nick)}
 
     def reset(self) -> None:
         """Forget what the last connection has said."""
         self.isupport = ISupport()
         self._visited.clear()
-        self._channels.clear()
+        self.clear()
 
     def clear(self) -> None:
         """Forget all channels; called when the connection is closed."""
         self._channels.clear()
+        self._first_nicks.clear()
 
     def add(self, name: str, member: Member) -> None:
         """Add a member who has joined `name`."""
@@ -236,9 +245,14 @@ class Roster:
         if channel := self.channel(name):
             channel.members.pop(self.fold(nick), None)
             channel.names.pop(self.fold(nick), None)
+        if not self.shared_channels(nick):  # the nick may have another owner before we see it again
+            self._first_nicks.pop(self.fold(nick), None)
 
     def rename(self, old: str, new: str) -> None:
         """Rename a member in all shared channels."""
+        first = self._first_nicks.pop(self.fold(old), old)
+        if self.fold(first) != self.fold(new):
+            self._first_nicks[self.fold(new)] = first
         for channel in self.shared_channels(old):
             member = channel.members.pop(self.fold(old))
             member.nick = new
@@ -290,7 +304,8 @@ class Session:
     `encrypted` says whether the connection uses TLS.
     `roster` is that of an earlier connection to the network, which is reset.
     `introduced` is set once PASS, NICK and USER are sent or queued, `registered` with the welcome,
-    `is_ready` with the end of the message of the day.
+    `is_ready` with the end of the message of the day, `is_closed` by `close`.
+    `server_name` is the name that the server gives itself.
     `error` is the reason for which the connection is to be closed: the text of the server's ERROR,
     or that the login which `sasl_required` demands is missing.
     `capabilities` are those that are enabled, `offered` those of the server with their values;
@@ -318,8 +333,9 @@ class Session:
         self.network, self.settings, self.desired_channels = network, settings, channels
         self.now, self.encrypted = now, encrypted
         self.source = Source(settings.nick)
-        self.introduced = self.registered = self.is_ready = False
+        self.introduced = self.registered = self.is_ready = self.is_closed = False
         self.error: str | None = None
+        self.server_name = ""
         self.roster = roster or Roster()
         self.roster.reset()
         self.sasl = Sasl(mechanisms(settings, encrypted), network)
@@ -445,11 +461,20 @@ class Session:
         self.pings[token] = answered
         return Message("PING", (token,))
 
-    def track(self, target: str, done: Callable[[Receipt], None]) -> Mapping[str, str]:
-        """Track a line to `target`, whose receipt `done` gets; return the tags to send it with."""
-        label = f"t{next(self._numbers):x}"
-        key = self.fold(target)
-        self.pending_lines[label] = PendingLine(key, self.is_echoing, done)
+    def new_label(self) -> str:
+        """Return the label of another line to send."""
+        return f"t{next(self._numbers):x}"
+
+    def track(self, target: str, done: Callable[[Receipt], None], label: str) -> Mapping[str, str]:
+        """Track a line to `target` that is sent now, whose receipt `done` gets; return its tags."""
+        if self.is_closed:
+            done(LOST)
+        else:
+            self.pending_lines[label] = PendingLine(self.fold(target), self.is_echoing, done)
+        return self.label_tags(label)
+
+    def label_tags(self, label: str) -> Mapping[str, str]:
+        """Return the tags of a line with a label, none if the server does not echo it."""
         return {"label": label} if self.is_echoing else {}
 
     def settle(self, label: str, receipt: Receipt) -> bool:
@@ -459,12 +484,11 @@ class Session:
             line.done(replace(receipt, nick=self.nick))
         return line is not None
 
-    def fence(self) -> Message | None:
-        """Return a PING whose PONG acknowledges the lines before it that were not refused.
+    def fence(self, labels: Iterable[str]) -> Message | None:
+        """Return a PING whose PONG acknowledges the lines with these labels that were not refused.
 
         Return None if the server acknowledges lines by itself (echo-message).
         """
-        labels = [key for key, line in self.pending_lines.items() if not line.is_labelled]
 
         def accept() -> None:
             for label in labels:
@@ -474,6 +498,7 @@ class Session:
 
     def close(self) -> None:
         """Forget all channels; the receipts of pending lines are LOST."""
+        self.is_closed = True
         for label in tuple(self.pending_lines):
             self.settle(label, LOST)
         self.roster.clear()

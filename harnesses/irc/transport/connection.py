@@ -10,8 +10,9 @@ import asyncio
 import hashlib
 import ipaddress
 import ssl
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
@@ -22,6 +23,7 @@ from harnesses.irc.protocol.message import LineBuffer, parse, strip_tags
 from harnesses.irc.session import handlers, registration
 from harnesses.irc.session.session import Session
 from harnesses.irc.settings import NetworkSettings
+from harnesses.irc.transport import socks
 
 log = structlog.get_logger()
 
@@ -74,8 +76,20 @@ class TokenBucket:
         self._tokens -= price
 
 
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    """A line that waits, and the turn of its sender; with None it is a turn by itself."""
+
+    line: str
+    sent: Sent
+    turn: object
+
+
 class SendQueue:
     """The send queue of one connection, with three priorities, paced by a `TokenBucket`.
+
+    Between them, the `senders` of ordinary lines take turns, so that nobody waits for all that
+    others have caused; lines with the same `turn` stay together.
 
     Urgent lines go first and cost nothing. They are what the protocol requires (registration, PONG,
     QUIT), never replies, or people could make us exceed the limit. Idle lines (queries of our own)
@@ -87,7 +101,8 @@ class SendQueue:
         self._loop = asyncio.get_running_loop()
         self._write = write
         self._bucket = TokenBucket(self._loop.time, rate)
-        self._urgent, self._waiting, self._idle = (deque[tuple[str, Sent]]() for _ in range(3))
+        self._urgent, self._idle = deque[_Queued](), deque[_Queued]()
+        self._waiting: OrderedDict[str, deque[_Queued]] = OrderedDict()
         self._timers: set[asyncio.TimerHandle] = set()
         self._next: asyncio.TimerHandle | None = None
         self._is_open = False
@@ -96,14 +111,24 @@ class SendQueue:
         """Accept lines from now on: the connection is established."""
         self._is_open = True
 
-    def send(self, line: str, urgent: bool = False, idle: bool = False) -> Sent:
+    def send(
+        self,
+        line: str,
+        urgent: bool = False,
+        idle: bool = False,
+        sender: str = "",
+        turn: object = None,
+    ) -> Sent:
         """Queue `line`, which has no line end; cancel the result to withdraw it."""
         sent: Sent = self._loop.create_future()
         if not self._is_open:
             sent.set_result(False)
             return sent
-        queue = self._urgent if urgent else self._idle if idle else self._waiting
-        queue.append((line, sent))
+        if urgent or idle:
+            queue = self._urgent if urgent else self._idle
+        else:
+            queue = self._waiting.setdefault(sender, deque())
+        queue.append(_Queued(line, sent, turn))
         self._pump()
         return sent
 
@@ -131,28 +156,35 @@ class SendQueue:
             if timer:
                 timer.cancel()
         self._timers.clear()
-        for queue in (self._urgent, self._waiting, self._idle):
-            for _, sent in queue:
-                if not sent.done():
-                    sent.set_result(False)
+        for queue in (self._urgent, *self._waiting.values(), self._idle):
+            for each in queue:
+                if not each.sent.done():
+                    each.sent.set_result(False)
             queue.clear()
+        self._waiting.clear()
 
     def _pump(self) -> None:
         if self._next:
             self._next.cancel()
             self._next = None
-        while queue := self._urgent or self._waiting or self._idle:
-            line, sent = queue[0]
-            if not sent.done():
-                size = len(line.encode("utf-8", "replace")) + len("\r\n")
+        while queue := self._urgent or next(iter(self._waiting.values()), self._idle):
+            first = queue[0]
+            if not first.sent.done():
+                size = len(first.line.encode("utf-8", "replace")) + len("\r\n")
                 price = 0.0 if queue is self._urgent else cost(size)
                 if delay := self._bucket.delay(price):
                     self._next = self._loop.call_later(delay, self._pump)
                     return
                 self._bucket.take(price)
             queue.popleft()
-            if not sent.done():  # else the sender has withdrawn it
-                sent.set_result(self._write(line))
+            if queue is not self._urgent and self._waiting:
+                sender = next(iter(self._waiting))
+                if not queue:
+                    del self._waiting[sender]
+                elif first.turn is None or queue[0].turn is not first.turn:
+                    self._waiting.move_to_end(sender)
+            if not first.sent.done():  # else it is withdrawn
+                first.sent.set_result(self._write(first.line))
 
 
 class PluginHost(Protocol):
@@ -206,17 +238,26 @@ class IrcConnection(asyncio.Protocol):
 
         Raises OSError, TimeoutError included, and UnicodeError for an invalid host name.
         """
-        tls = tls_context(self._session.settings) if self._session.encrypted else None
+        settings = self._session.settings
+        tls = tls_context(settings) if self._session.encrypted else None
+        to: dict[str, Any] = {
+            "host": server,
+            "port": port,
+            "local_addr": (settings.bind, 0) if settings.bind else None,
+            # The race of a single address would only take turns of the event loop.
+            "happy_eyeballs_delay": None if _is_address(server) else NEXT_ADDRESS_DELAY,
+        }
         async with self._opening:
+            if settings.socks5:
+                proxy = settings.socks5.get_secret_value()
+                opened = await socks.connect(proxy, server, port, settings.bind)
+                to = {"sock": opened, "server_hostname": server if tls else None}
             await self._loop.create_connection(
                 lambda: self,
-                server,
-                port,
                 ssl=tls,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT if tls else None,
                 ssl_shutdown_timeout=GOODBYE_TIMEOUT if tls else None,
-                # The race of a single address would only take turns of the event loop.
-                happy_eyeballs_delay=None if _is_address(server) else NEXT_ADDRESS_DELAY,
+                **to,
             )
 
     def silent_for(self) -> float:
@@ -263,9 +304,16 @@ class IrcConnection(asyncio.Protocol):
         if self._plugins:
             self._plugins.notify("connection_lost")
 
-    def send_line(self, line: str, urgent: bool = False, idle: bool = False) -> Sent:
+    def send_line(
+        self,
+        line: str,
+        urgent: bool = False,
+        idle: bool = False,
+        sender: str = "",
+        turn: object = None,
+    ) -> Sent:
         """Queue a line in the send queue."""
-        return self._send_queue.send(line, urgent, idle)
+        return self._send_queue.send(line, urgent, idle, sender, turn)
 
     def flush(self) -> None:
         """Queue the outgoing messages of the session."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import structlog
 
+from harnesses.irc.ircd.server import NAME as EMBEDDED
 from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCertificate
 from harnesses.irc.protocol.events import IrcEvent, Talk
 from harnesses.irc.protocol.message import (
@@ -33,6 +34,7 @@ from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.connection import IrcConnection, PluginHost, Sent, explain
 from terrarium.backoff import Backoff
+from terrarium.loopback import is_loopback
 
 log = structlog.get_logger()
 
@@ -138,6 +140,13 @@ class Network:
             async with asyncio.timeout(WHOIS_TIMEOUT):
                 return await answer
         return None
+
+    @property
+    def is_embedded(self) -> bool:
+        """True if the server is the one that `terrarium up` brings along, and no bouncer or tunnel
+        to another one."""
+        is_local = is_loopback(self.server) and not self.settings.socks5
+        return is_local and self.session.server_name == EMBEDDED and not self.session.is_bouncer
 
     def is_operator(self, channel: str) -> bool:
         """Return whether we are an operator of `channel`."""
@@ -287,9 +296,11 @@ class Network:
             raise
         return [line for line, receipt in receipts if receipt.status is ReceiptStatus.ACCEPTED]
 
-    def send(self, target: str, *texts: tuple[Talk, str]) -> list[list[SentLine]]:
+    def send(self, target: str, *texts: tuple[Talk, str], person: str = "") -> list[list[SentLine]]:
         """Queue texts, each with its kind; return the lines of each text, in order.
 
+        What is said to one `person`, or without one to a target, does not overtake itself; what is
+        said to others takes turns with it, each time with all texts of a call.
         The lists are empty without a connection. Raises InvalidMessage for an invalid `target`.
         """
         Message("PRIVMSG", (target, "")).render()  # raises for a bad target, also when offline
@@ -297,18 +308,21 @@ class Network:
         if not connection or not self.connected.is_set() or not self._may_speak():
             return [[] for _ in texts]
         sent: list[list[SentLine]] = []
+        session, labels, turn = self.session, list[str](), object()
+        sender = self.fold(person or target)
         for number, (kind, text) in enumerate(texts, 1):
             lines = []
             for piece in self.split(target, text, kind):
-                receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-                tags = self.session.track(target, receipt.set_result)
-                line = replace(talk(kind, target, piece), tags=tags).render()
-                lines.append(SentLine(piece, connection.send_line(line), receipt, connection))
+                labels.append(session.new_label())
+                line = replace(talk(kind, target, piece), tags=session.label_tags(labels[-1]))
+                queued = connection.send_line(line.render(), sender=sender, turn=turn)
+                receipt = _receipt(session, target, labels[-1], queued)
+                lines.append(SentLine(piece, queued, receipt, connection))
             sent.append(lines)
             asks = number % FENCE_INTERVAL == 0 or number == len(texts)
-            fence = self.session.fence() if asks and any(sent) else None
+            fence = session.fence(tuple(labels)) if asks and labels else None
             if fence:
-                self.send_line(fence.render())
+                connection.send_line(fence.render(), sender=sender, turn=turn)
         return sent
 
     def split(self, target: str, text: str, kind: Talk = "PRIVMSG") -> list[str]:
@@ -447,6 +461,19 @@ class SentLine:
     def cancel(self) -> None:
         """Withdraw the line if it is still queued."""
         self.sent.cancel()
+
+
+def _receipt(session: Session, target: str, label: str, sent: Sent) -> asyncio.Future[Receipt]:
+    """Return the receipt of a line, which the session tracks once it is written: what a server
+    refuses without a label is the oldest line that it has got."""
+    receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+
+    def track(sent: Sent) -> None:
+        if not sent.cancelled() and sent.result():
+            session.track(target, receipt.set_result, label)
+
+    sent.add_done_callback(track)
+    return receipt
 
 
 def name_and_key(channel: str) -> tuple[str, str]:

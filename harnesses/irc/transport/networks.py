@@ -18,39 +18,46 @@ class Networks(dict[str, Network]):
 
     def __init__(self, config: Config) -> None:
         self.settings = config.section(IrcSettings)
-        policies = StsPolicies(config.data / "sts.json")
         make_plugins = None
         if modules := self.settings.plugins:
             from harnesses.irc.transport.irc3_bot import Irc3Bot  # irc3 is only loaded if needed
 
             make_plugins = functools.partial(Irc3Bot, plugins=modules)
+        policies = StsPolicies(config.data / "sts.json")
+        self._create = functools.partial(Network, plugins=make_plugins, policies=policies)
         super().__init__(
-            (name, Network(name, settings, plugins=make_plugins, policies=policies))
-            for name, settings in networks(config).items()
+            (name, self._create(name, settings)) for name, settings in networks(config).items()
         )
 
     def check(self, config: Config) -> None:
         """Raise ConfigError if `config` cannot be applied without a restart."""
-        config.section(IrcSettings)
-        if set(networks(config)) != set(self):
-            raise ConfigError("another set of networks needs a restart")
+        if set(networks(config)) != set(self) and self.settings.standby:
+            raise ConfigError("with standby = true another set of networks needs a restart")
 
-    def configure(self, config: Config) -> None:
-        """Apply a configuration that `check` has accepted.
+    def configure(self, config: Config) -> tuple[list[Network], list[Network]]:
+        """Apply a configuration that `check` has accepted; return the networks that are new, for
+        the caller to run, and those that are gone, to quit.
 
-        Channels are joined and left at once; connection settings take effect with the next
-        connection.
+        Channels are joined and left and another nick is taken at once; other connection settings
+        take effect with the next connection.
         """
         self.settings = config.section(IrcSettings)
-        for name, settings in networks(config).items():
-            network = self[name]
-            before, network.settings = network.settings, settings
+        wanted = networks(config)
+        gone = [self.pop(name) for name in set(self) - set(wanted)]
+        new = [self._create(name, wanted[name]) for name in wanted if name not in self]
+        for name, network in self.items():
+            before, settings = network.settings, wanted[name]
+            network.settings = settings
+            if settings.nick != before.nick:
+                network.claim_nick(settings)
             for channel in settings.channels:
                 if channel not in before.channels:
                     network.join(*name_and_key(channel))
             for channel in before.channels:
                 if channel not in settings.channels:
                     network.part(name_and_key(channel)[0])
+        self.update({network.name: network for network in new})
+        return new, gone
 
     async def quit(self, reason: str) -> None:
         """Leave all networks, within two seconds."""

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from storage.chat_log.event import without_host
 from storage.memory.conversations import Message
 from storage.runs.reader import RunRecord
 from storage.runs.runs import Step
@@ -81,7 +82,7 @@ class RunDetails(BaseModel):
     def from_run(cls, run: RunRecord, turn: Sequence[Message]) -> Self:
         """Combine a run with the messages of its turn; without messages it has no words."""
         details = cls.model_validate(run)
-        details.conversation = None if run.private else run.conversation
+        details.conversation = None if run.private else without_host(run.conversation)
         details.line = run.question_event_id or None
         details.question, details.answer = (_text(turn[0]), _text(turn[-1])) if turn else ("", "")
         for shown, step, words in zip(

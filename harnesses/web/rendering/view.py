@@ -34,7 +34,7 @@ from harnesses.web.rendering.timezones import (
     zone_names,
     zone_of,
 )
-from storage.chat_log.event import SPOKEN, Event
+from storage.chat_log.event import SPOKEN, Event, without_host
 
 _COOKIE_SECONDS = 365 * 86400
 
@@ -121,6 +121,7 @@ _templates = Environment(
 _templates.filters |= {
     "said": render_line,
     "plain": strip_formatting,
+    "without_host": without_host,
     "multiline": plain_lines,
     "answer": answer_html,
     "happened": safe_description,

@@ -77,6 +77,15 @@ async def watching(database: Database, clock: ManualClock, tokens: int = 0) -> A
     [
         ([ASKED], ["ada"]),
         (["ada: I mount a cd"], []),
+        (["ada: how do I mount a cd"], ["ada"]),
+        (["ada: anyone know why the build fails"], ["ada"]),
+        (["ada: hi all, what time is the meeting"], ["ada"]),
+        (["ada: wie starte ich nginx neu"], ["ada"]),
+        (["ada: weiß jemand, ob der Server läuft"], ["ada"]),
+        (["ada: what a day"], []),
+        (["ada: when it rains it pours"], []),
+        (["ada: anyone can do that"], []),
+        ([ASKED, "bob: what I mean is that mount does it"], []),
         (["ada: see http://x.example/?a=b for it"], []),
         (["ada: bob: how do I mount a cd?"], []),  # to bob alone
         ([ASKED, "bob: with mount"], []),

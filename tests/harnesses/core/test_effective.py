@@ -24,6 +24,8 @@ channels = ["#open", "#closed hunter2-channel"]
 server = "irc.libera.example"
 password = "hunter2-server"
 nickserv_password = "hunter2-nickserv"
+socks5 = "me:hunter2-proxy@127.0.0.1:9050"
+perform = ["PRIVMSG Q :AUTH me hunter2-auth"]
 [cron.jobs.daily]
 schedule = "0 9 * * *"
 prompt = "Sum up."

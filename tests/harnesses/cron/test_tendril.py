@@ -438,3 +438,9 @@ async def test_a_network_that_nobody_has_configured_is_said_at_once(world: World
     config = world.config({"hello": job(deliver="libera/#c")})
     with pytest.raises(ConfigError, match=r'jobs\.hello\.deliver: no network is called "libera"'):
         await CronTendril(config, ManualClock(START)).run()
+
+
+async def test_nobody_is_learnt_about_from_what_jobs_are_asked(world: World) -> None:
+    tendril = CronTendril(world.config({}, memory={"learn": "on"}))
+    async with tendril.open_resources():
+        assert not await tendril.memory.learns()

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from harnesses.irc.tendril import IrcTendril
 from llm.agent.agent_loop import CUT_MARK
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
+from tests.kit.irc_tendril import ROOM, conversation_with, irc_config, irc_tendril, kept_turns
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
@@ -75,7 +75,7 @@ async def test_towers_of_marks_and_endless_answers_stay_small(tmp_path: Path) ->
         await alice.expect(r"PRIVMSG #terrarium :alice: word word")
         await alice.expect(r"\(\d+ more lines: \.more\)$")
         assert all(len(line) <= 510 for line in from_bot(alice))
-        [_, turn] = await kept_turns(tendril, f"irc/{ROOM}/alice")
+        [_, turn] = await kept_turns(tendril, conversation_with("alice"))
         assert turn.messages[-1]["content"].endswith(CUT_MARK)
         assert len(turn.messages[-1]["content"]) <= 100_000 + len(CUT_MARK)
 

@@ -15,7 +15,14 @@ from harnesses.core.tendril.status import ProcessState, report
 from harnesses.irc.tendril import IrcTendril
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_network import Ears, joined, running
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
+from tests.kit.irc_tendril import (
+    ROOM,
+    conversation_with,
+    irc_config,
+    irc_tendril,
+    kept_turns,
+    logged,
+)
 from tests.kit.ircd import OPERATORS, SERVERS, embedded_ircd, inspircd, ngircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -79,7 +86,7 @@ async def test_an_answer_that_is_ready_while_the_connection_is_away_is_given_aft
         script.release()
         async with kind(port):
             # Whoever comes back may be later than the answer; it is kept once the server has it.
-            [turn] = await kept_turns(tendril, f"irc/{ROOM}/alice")
+            [turn] = await kept_turns(tendril, conversation_with("alice", kind.__name__))
             assert "the answer you waited for" in str(turn.messages)
         running_bot.cancel()
         await asyncio.gather(running_bot, return_exceptions=True)
@@ -103,7 +110,9 @@ async def test_words_that_a_channel_refuses_are_neither_logged_nor_remembered(
             await alice.say(ROOM, ".terrarium which animal says ribbit?")
             told = await alice.expect(r":Terra!\S+ NOTICE alice :(.*)")
             assert f"[{ROOM}] I cannot answer there" in told[1]
-            assert await kept_turns(tendril, f"irc/{ROOM}/alice") == []
+            assert await kept_turns(tendril, conversation_with("alice", server)) == []
+            await alice.say(ROOM, ".ping")
+            await alice.expect(r":Terra!\S+ NOTICE alice :.* I cannot answer there")
         said = await logged(irc_config(tmp_path, ircd.port, script.url))
     assert not any("Nobody hears" in text for _, _, text in said)
 

@@ -10,12 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from harnesses.irc.tendril import IrcTendril
+from storage.chat_log.opt_outs import nick_of
 from storage.db.database import Database
 from storage.privacy.audit_log import AuditLog
 from storage.settings import log_path
 from terrarium.config import load
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
+from tests.kit.irc_tendril import (
+    ROOM,
+    conversation_with,
+    irc_config,
+    irc_tendril,
+    kept_turns,
+    logged,
+)
 from tests.kit.ircd import SERVERS, Ircd, ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -228,7 +236,7 @@ async def test_the_status_tells_how_the_bot_is(tmp_path: Path) -> None:
     ):
         await root.say(ROOM, ".terrarium one two three")
         await root.expect("root: ok")
-        await kept_turns(tendril, f"irc/{ROOM}/root")
+        await kept_turns(tendril, conversation_with("root", "ngircd"))
         await root.say(ROOM, ".status")
         status = await root.expect(r"root: (up .*)$")
         assert "0 in the queue; model terra; " in status[1]
@@ -345,9 +353,9 @@ async def test_a_line_of_the_log_gets_nothing_done_that_the_asker_may_not(tmp_pa
         assert "bob has not asked for it in so many words" in forget
         assert "bob has not said that" in remember
         room = f"irc/{ROOM}"
-        facts = await tendril.memory.memories.facts(room, "root")
-        assert [(fact.key, fact.text) for fact in facts] == [("drink", "tea")]
-        assert await tendril.memory.memories.facts(room, "bob") == []
+        facts = await tendril.memory.memories.facts(room)
+        known = [(nick_of(fact.subject), fact.key, fact.text) for fact in facts]
+        assert known == [("root", "drink", "tea")]
         assert await tendril.skills.list_taught(room) == []
         shown = "".join(str(each["content"]) for each in script.requests[-1]["messages"])
         assert "<system>" not in shown

@@ -13,7 +13,7 @@ from tests.harnesses.irc.commands.test_registry import NOBODY, OTHER, alice_in, 
 from tests.harnesses.irc.commands.test_reminders import HOUR, MINUTE, NOON, world
 from tests.kit.clock import ManualClock
 from tests.kit.irc_client import irc_client
-from tests.kit.irc_tendril import ROOM
+from tests.kit.irc_tendril import ROOM, person
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.readings import by_cues
 
@@ -106,7 +106,7 @@ async def test_what_is_kept_of_a_person_is_told_to_them_alone(tmp_path: Path) ->
         await it.alice.say("Terra", ".recall name")
         await it.alice.expect(r"NOTICE alice :I remember nothing of yours called name")
         notes = await tendril.memory.memories.latest("irc/#terrarium", MemoryKind.NOTE, -1)
-        assert [note.subject for note in notes] == ["alice"]
+        assert [note.subject for note in notes] == [person("alice")]
 
 
 async def test_what_is_remembered_in_one_place_is_not_told_in_another(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from storage.chat_log.event import EVERYTHING, Identity
 from storage.log import Query
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
 from tests.kit.irc_client import IrcClient
-from tests.kit.irc_tendril import ROOM, kept_turns
+from tests.kit.irc_tendril import ROOM, conversation_with, kept_turns
 from tests.kit.jobs import settled
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
@@ -168,7 +168,7 @@ async def test_forget_me_ends_what_is_being_answered(tmp_path: Path) -> None:
         word = (await alice.told(".forget me")).split()[-1]
         assert (await alice.told(f".forget me {word}")).startswith("Forgotten: ")
         await script.client_gone()
-        assert await tendril.conversations.turns(f"irc/{ROOM}/alice") == []
+        assert await tendril.conversations.turns(conversation_with("alice")) == []
     assert SECRET.encode() not in raw(tmp_path)
 
 
@@ -184,7 +184,7 @@ async def test_forget_me_reaches_what_was_made_of_it(tmp_path: Path) -> None:
         for _ in range(3):
             await alice.say(ROOM, ".terrarium go on")
             await alice.expect("alice: ok")
-        await kept_turns(tendril, f"irc/{ROOM}/alice")
+        await kept_turns(tendril, conversation_with("alice"))
         await settled(tendril._worker, tendril.jobs)
         layers = await tendril.database.fetch_all(
             "SELECT DISTINCT layer FROM memories ORDER BY layer"

@@ -23,7 +23,14 @@ from storage.db.database import Database
 from storage.queues.outbox import Outbox
 from tests.kit.data_files import outbox_path
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
+from tests.kit.irc_tendril import (
+    ROOM,
+    conversation_with,
+    irc_config,
+    irc_tendril,
+    kept_turns,
+    logged,
+)
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -105,6 +112,16 @@ async def test_without_the_agent_server_one_sentence_says_so_and_the_log_goes_on
     assert ("PRIVMSG", "alice", "the greenhouse pump starts at six") in said
 
 
+async def test_a_search_finds_no_questions_to_the_bot(tmp_path: Path) -> None:
+    async with alice_in(tmp_path, NOBODY) as (alice, _):
+        await alice.say(ROOM, "the cellar keys hang in the hall")
+        await ask(alice, "Terra: who has the cellar keys?")
+        await ask(alice, ".ask where are the cellar keys")
+        found = await ask(alice, ".search cellar keys")
+        assert found.endswith("the cellar keys hang in the hall")
+        assert sum("who has the cellar keys" in line for line in alice.lines) == 0
+
+
 @pytest.mark.parametrize(
     ("status", "told"),
     [
@@ -146,7 +163,7 @@ async def test_four_quick_questions_of_one_person_each_get_an_answer(tmp_path: P
             for country in asked:
                 await alice.say(ROOM, f".terrarium what is the capital of {country}?")
             for city in asked.values():
-                await alice.expect(rf"PRIVMSG {ROOM} :alice: {city}")
+                await alice.expect(rf"PRIVMSG {ROOM} :alice: (?:\(to: .*\) )?{city}")
     assert len(script.requests) == 4
 
 
@@ -187,7 +204,7 @@ async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None
             await alice.join(ROOM)
             async with irc_tendril(config) as tendril:
                 await ask(alice, ".terrarium I drink tea")
-                assert len(await kept_turns(tendril, f"irc/{ROOM}/alice")) == 1
+                assert len(await kept_turns(tendril, conversation_with("alice"))) == 1
             async with irc_tendril(config):
                 assert await ask(alice, ".ask what do I drink?") == "Tea."
         first, second = (request["messages"] for request in script.requests)
@@ -200,7 +217,7 @@ async def test_what_the_model_thinks_is_kept_and_never_said(tmp_path: Path) -> N
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
         script.answer(Answer("Hello.", reasoning="secret plan"))
         assert await ask(alice, ".terrarium hi") == "Hello."
-        [turn] = await kept_turns(tendril, f"irc/{ROOM}/alice")
+        [turn] = await kept_turns(tendril, conversation_with("alice"))
         assert turn.messages[-1]["reasoning_content"] == "secret plan"
         assert not any("secret" in line for line in alice.lines)
 

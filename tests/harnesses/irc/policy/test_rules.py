@@ -22,6 +22,7 @@ from harnesses.irc.policy.requests import (
     ParsedCommand,
     RequestPolicy,
     belongs_to,
+    conversation_of,
     matches_any,
     parse_command,
     place_of,
@@ -32,6 +33,7 @@ from harnesses.irc.policy.requests import (
 from harnesses.irc.protocol.message import sanitize
 from harnesses.irc.settings import IrcSettings, NetworkSettings
 from harnesses.irc.transport.network import Network
+from harnesses.irc.transport.networks import Networks
 from storage.chat_log.event import (
     PUBLIC,
     Identity,
@@ -43,6 +45,7 @@ from storage.chat_log.event import (
 )
 from storage.db.database import Database
 from storage.queues.channel_settings import ChannelSettings
+from terrarium.config import Config
 from tests.kit.irc_session import WELCOME, Story, inside
 
 ALICE = Identity("alice[x]", "al", "h.example", "Alice")
@@ -199,10 +202,13 @@ async def test_new_settings_do_not_end_the_silence_after_a_flood(tmp_path: Path)
     clock, network = Clock(), Network("net", NetworkSettings(server="irc.example"))
     async with Database.open(tmp_path / "irc.db") as database:
         overrides = AdminOverrides(ChannelSettings(database))
-    policy = RequestPolicy(IrcSettings(person_per_minute=60), overrides, clock)
+    irc = {"server": "irc.example", "person_per_minute": 60}
+    networks = Networks(Config({"irc": irc}, None, tmp_path))
+    policy = RequestPolicy(networks, overrides, clock)
     request = CommandRequest(
-        network, Place("net", "#c"), "#c", False, ALICE, "hi", PUBLIC, PendingEvent(None), False
-    )
+        network, Place("net", "#c"), "#c", False, ALICE, "hi", PUBLIC, PendingEvent(None), False,
+        "alice",
+    )  # fmt: skip
     while policy.try_acquire(request):
         pass
     assert policy.should_notify(request)
@@ -306,16 +312,24 @@ def test_the_room_of_a_status_is_that_of_its_channel(symbols: str, channel: str)
     assert channel_of_room(room) == channel
 
 
-def test_no_room_has_the_name_of_a_conversation_elsewhere() -> None:
+async def test_no_room_has_the_name_of_a_conversation_elsewhere() -> None:
     fold = str.lower
-    of_ada = "net/#x/ada"
+    network = Network("net", NetworkSettings(server="irc.example"))
     assert room_key(Place("net", "#x/ada"), fold) == "net/#x%2Fada"
     assert room_key(Place("net", "#x%2fada"), fold) == "net/#x%252fada"
     ada = Identity("ada", "a", "user/ada")
-    for name in (of_ada, room_key(Place("net", ada.room(fold)), fold)):
-        assert belongs_to(name, "net", ada, fold)
-    for name in ("net/#x/ada/ada", "net/#x/adam", "net/#ada", "other/#x/ada", "net/~ada"):
-        assert not belongs_to(name, "net", ada, fold)
+    room = Place("net", ada.room(fold))
+    request = CommandRequest(
+        network, room, "ada", True, ada, "hi", PUBLIC, PendingEvent(None), False,
+        "ada!a@user/ada",
+    )  # fmt: skip
+    on_channel = replace(request, place=Place("net", "#x"), recipient="#x")
+    of_ada = conversation_of(on_channel)
+    assert of_ada == "net/#x/ada!a@user%2Fada"
+    for name in (of_ada, conversation_of(request)):
+        assert belongs_to(name, request)
+    for name in (f"{of_ada}/ada", "net/#x/ada", "net/#ada!a@user%2Fada", f"other{of_ada}"):
+        assert not belongs_to(name, request)
 
 
 def test_no_group_opens_a_private_room() -> None:

@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
+from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +18,7 @@ from harnesses.irc.tendril import IrcTendril
 from storage.settings import log_path
 from terrarium.clock import Clock
 from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_scene import Scene
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
@@ -82,6 +84,22 @@ async def test_lines_that_are_pasted_after_a_question_belong_to_it(tmp_path: Pat
     assert sorted(turns[1][0]["quotes"]) == sorted(lines)
 
 
+async def test_who_has_five_open_questions_is_told_what_becomes_of_the_next(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+        script.hang("First.")
+        await alice.say(ROOM, ".terrarium number 0?")
+        await script.arrived(1)
+        for number in range(1, 5):
+            await alice.say(ROOM, f".terrarium number {number}?")
+        await until(alice, tendril, 5)
+        await alice.say(ROOM, ".terrarium and number 5?")
+        await alice.expect(r"NOTICE alice :.* 5 questions of yours and leave out")
+        script.release()
+        await alice.expect(r":alice: \(to: number 0\?\) First\.$")
+
+
 async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
         script.reads = by_cues(follow_up="and the time")
@@ -123,8 +141,8 @@ async def test_questions_have_their_turns_as_they_were_heard_logged_or_not(
                 await alice.say(ROOM, f".terrarium {question}")
             await until(alice, tendril, 3)
             other.execute("COMMIT")
-        for answer in ("First", "Second"):
-            await alice.expect(rf"PRIVMSG {ROOM} :alice: {answer}\.$")
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: \(to: one\) First\.$")
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: \(to: two \[nolog\]\) Second\.$")
         assert words(script.requests[0]) == ["alice asks: one"]
         assert "two" in words(script.requests[1])[-1]
 
@@ -138,7 +156,7 @@ async def test_questions_that_wait_have_a_turn_and_an_answer_each(tmp_path: Path
         await alice.say(ROOM, ".terrarium and three?")
         await until(alice, tendril, 3)
         script.release()
-        for answer in ("First", "Second", "Third"):
+        for answer in (r"\(to: one\) First", r"\(to: two\) Second", "Third"):
             await alice.expect(rf":alice: {answer}\.$")
         asked = words(script.requests[1])
         assert [each.partition("alice ")[2] for each in asked] == ["asks: one", "asks: two"]
@@ -160,7 +178,7 @@ async def test_queued_questions_of_different_kinds_keep_their_tools_and_answers(
         await alice.say(ROOM, ".terrarium which animal says ribbit?")
         await until(alice, tendril, 2)
         script.release()
-        await alice.expect(r":alice: Paris\.$")
+        await alice.expect(r":alice: \(to: what is the capital of France\?\) Paris\.$")
         await alice.expect(r":alice: A frog\.$")
         await alice.say(ROOM, ".reminders")
         await alice.expect("check the oven")
@@ -287,5 +305,17 @@ async def test_a_command_in_plain_words_overtakes_what_waits_for_the_model(tmp_p
         await alice.say(ROOM, ".terrarium what is 12 * 34?")
         await alice.expect(rf"PRIVMSG {ROOM} :alice: 12 × 34 = 408$")
         script.release()
-        for answer in ("Nine", r"Ten\."):
+        for answer in (r"\(to: .* newts .*\) Nine", r"\(to: .* frogs .*\) Ten\."):
             await alice.expect(rf"PRIVMSG {ROOM} :alice: {answer}$")
+
+
+async def test_an_answer_that_took_minutes_names_its_question(tmp_path: Path) -> None:
+    async with Scene.open(tmp_path) as it:
+        it.script.hang("RAID 6.")
+        await it.alice.say(ROOM, ".terrarium which RAID level is best for eight old disks here?")
+        await it.script.arrived(1)
+        await it.clock.advance(timedelta(minutes=2))
+        it.script.release()
+        await it.alice.expect(
+            r":alice: \(to: which RAID level is best for eight old disks …\) RAID 6\.$"
+        )

@@ -51,8 +51,8 @@ async def schedule(it: World) -> None:
     """Have alice schedule her question."""
     await it.alice.say(ROOM, WEEKLY)
     await it.alice.expect(
-        r"alice: I will do that on Mon 2026-05-04 at 09:00 UTC, and again each time\."
-        " Its number is 1"
+        r"alice: I will do that on Mon 2026-05-04 at 09:00 UTC, and again each time that you are"
+        r" here\. Its number is 1"
     )
 
 
@@ -107,6 +107,34 @@ async def test_while_its_owner_is_away_the_time_is_left_out(tmp_path: Path) -> N
         it.script.say("All was quiet.")
         await it.is_over(MONDAY + WEEK)
         await it.alice.expect("alice: All was quiet")
+
+
+async def test_what_is_asked_once_waits_until_its_owner_is_back(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        await it.alice.say(ROOM, ".schedule 2026-05-04 09:00 tell us who waters today")
+        await it.alice.expect(r"at 09:00 UTC, or once you are back\. Its number is 1")
+        await it.alice.send(f"PART {ROOM}")
+        await it.bob.expect("PART")
+        for minutes in (0, 120):  # long after what is tried again while the model is away
+            await it.clock.set(MONDAY + timedelta(minutes=minutes))
+            await it.clock.asleep_until(MONDAY + timedelta(minutes=minutes + 1), 60)
+        await it.alice.join(ROOM)
+        await it.bob.expect("JOIN")
+        it.script.say("Carol does.")
+        await it.clock.set(MONDAY + timedelta(minutes=121))
+        await it.alice.expect("alice: Carol does")
+        await it.is_gone()
+
+
+async def test_what_an_admin_schedules_on_a_channel_is_the_channels(tmp_path: Path) -> None:
+    async with world(tmp_path, irc={"admins": ["alice!*@*"]}) as it:
+        await it.alice.say(ROOM, WEEKLY)
+        await it.alice.expect(r"and again each time\. Its number is 1")
+        await it.alice.send("QUIT")
+        await it.bob.expect("QUIT")
+        it.script.say("The pump was mended.")
+        await it.is_over(MONDAY)
+        await it.bob.expect(rf"PRIVMSG {ROOM} :The pump was mended\.$")
 
 
 async def test_whoever_has_their_nick_does_not_get_it_asked(tmp_path: Path) -> None:

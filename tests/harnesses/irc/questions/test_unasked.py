@@ -154,4 +154,4 @@ async def test_unasked_nothing_is_done_for_anybody(tmp_path: Path) -> None:
         await it.passes(5 * MINUTE)
         await it.script.arrived(2)
         assert "no such tool" in str(it.script.requests[1]["messages"][-1]["content"])
-        assert await it.tendril.memory.memories.facts(f"irc/{ROOM}", "bob") == []
+        assert await it.tendril.memory.memories.facts(f"irc/{ROOM}") == []

@@ -13,7 +13,7 @@ from harnesses.irc.replies.sender import GIVEN_UP_AFTER, LATE_AFTER
 from harnesses.irc.tendril import IrcTendril
 from terrarium.backoff import Backoff
 from tests.kit.irc_client import irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, kept_turns, logged
+from tests.kit.irc_tendril import ROOM, conversation_with, irc_config, kept_turns, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.jumping_loop import JumpingLoop, jump
 from tests.kit.openai_script import ScriptedOpenAI
@@ -64,7 +64,7 @@ async def said_after(data: Path, seconds: float) -> tuple[list[str], bool]:
             await alice.join(ROOM)
             if not any(" 353 " in line and "Terra" in line for line in alice.lines):
                 await alice.expect(r":Terra!\S+ JOIN")
-            turns = await kept_turns(tendril, f"irc/{ROOM}/alice")
+            turns = await kept_turns(tendril, conversation_with("alice"))
             await alice.say(ROOM, ".ping")
             await alice.expect("alice: pong")
             # It may have answered before alice was back; the log has what the server has taken.

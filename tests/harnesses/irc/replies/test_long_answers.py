@@ -18,7 +18,7 @@ from storage.queues.pastes import Pastes
 from storage.settings import log_path
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
-from tests.kit.ircd import Ircd, ngircd
+from tests.kit.ircd import Ircd, embedded_ircd, ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import web_site
@@ -44,7 +44,7 @@ async def answering(
     data: Path, web: dict[str, str] | None = None, **irc: Any
 ) -> AsyncIterator[tuple[ScriptedOpenAI, IrcClient]]:
     """A scripted model and somebody who asks it, with a web site under the settings `web`."""
-    async with ngircd() as ircd, ScriptedOpenAI() as script, AsyncExitStack() as stack:
+    async with embedded_ircd() as ircd, ScriptedOpenAI() as script, AsyncExitStack() as stack:
         if web is not None:
             await stack.enter_async_context(web_site(data, settings=web))
         yield script, await stack.enter_async_context(asking(data, script.url, ircd, **irc))
@@ -94,6 +94,18 @@ async def test_no_link_is_claimed_while_nobody_could_open_it(tmp_path: Path) -> 
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(rf"PRIVMSG {ROOM} :\(3 more lines: \.more\)$")
         StatusFile(tmp_path, "web").ready("http://192.0.2.1:8081")
+        script.say(LONG)
+        await alice.say(ROOM, ".terrarium explain")
+        await alice.expect(rf"PRIVMSG {ROOM} :\(3 more lines: \.more\)$")
+
+
+async def test_people_of_another_server_on_this_machine_get_no_link_to_it(tmp_path: Path) -> None:
+    async with (
+        ngircd() as ircd,  # as well a bouncer or a tunnel: they may be anywhere
+        ScriptedOpenAI() as script,
+        web_site(tmp_path, settings={}),
+        asking(tmp_path, script.url, ircd) as alice,
+    ):
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(rf"PRIVMSG {ROOM} :\(3 more lines: \.more\)$")

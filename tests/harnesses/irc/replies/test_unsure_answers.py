@@ -9,7 +9,14 @@ from pathlib import Path
 
 from terrarium.backoff import Backoff
 from tests.kit.irc_client import irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
+from tests.kit.irc_tendril import (
+    ROOM,
+    conversation_with,
+    irc_config,
+    irc_tendril,
+    kept_turns,
+    logged,
+)
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
 
@@ -83,7 +90,7 @@ async def test_an_answer_that_the_server_plays_back_as_taken_is_not_said_again(
             await alice.expect(rf":Terra!\S+ PRIVMSG {ROOM} :alice: the answer")
             line.cut()
             await alice.expect(rf":Terra_?!\S+ JOIN :?{ROOM}")
-            assert len(await kept_turns(tendril, f"irc/{ROOM}/alice")) == 1
+            assert len(await kept_turns(tendril, conversation_with("alice"))) == 1
             await alice.say(ROOM, ".ping")
             await alice.expect("alice: pong")
     assert sum("PRIVMSG" in said and "the answer" in said for said in alice.lines) == 1

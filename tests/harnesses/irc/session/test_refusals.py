@@ -89,7 +89,7 @@ def test_without_echoes_a_line_is_taken_when_the_ping_after_it_is_answered() -> 
     story = inside()
     (one, tags), (two, _) = story.track("#C"), story.track("alice")
     assert tags == {}
-    fence = story.session.fence()
+    fence = story.session.fence((one, two))
     assert fence
     later, _ = story.track("#c")
     story.feed(":s 401 Terra Alice :No such nick")

@@ -79,6 +79,26 @@ async def test_what_only_we_want_to_know_lets_answers_go_first() -> None:
     wire.queue.close()
 
 
+async def test_people_take_turns_and_the_lines_of_an_answer_stay_together() -> None:
+    wire = Wire(rate=50)
+    turns = [object() for _ in range(6)]
+    sent = [
+        wire.queue.send(f"mallory {number}", sender="mallory", turn=turn)
+        for number, turn in enumerate(turns)
+        for _ in range(3)
+    ]
+    answer = object()
+    sent += [wire.queue.send(f"alice {line}", sender="alice", turn=answer) for line in range(2)]
+    sent += [wire.queue.send("bob", sender="bob")]
+    await asyncio.gather(*sent)
+    first = wire.lines.index("alice 0")
+    assert first <= 9, "they wait for the turn that has begun, and not for the others"
+    assert wire.lines[first : first + 3] == ["alice 0", "alice 1", "bob"]
+    others = [line for line in wire.lines if line.startswith("mallory")]
+    assert others == [f"mallory {number}" for number in range(6) for _ in range(3)]
+    assert wire.lines[first - 1] != wire.lines[first + 3], "no turn is interrupted"
+
+
 async def test_a_pong_overtakes_and_waits_for_nothing() -> None:
     wire = Wire()
     for number in range(20):

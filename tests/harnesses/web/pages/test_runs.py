@@ -15,7 +15,7 @@ from storage.memory.conversations import Conversations, Turn
 from storage.runs.runs import Run, RunEnd, Runs, Step
 from tests.harnesses.irc.commands.test_registry import alice_in
 from tests.kit.browser import PHONE, browser, visit
-from tests.kit.irc_tendril import ROOM, kept_turns
+from tests.kit.irc_tendril import ROOM, conversation_with, kept_turns
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, web_site
@@ -89,7 +89,7 @@ async def answered(data: Path, script: ScriptedOpenAI) -> None:
         await alice.say(ROOM, "the newts are in the pond")
         await alice.say(ROOM, ".terrarium where are they?")
         await alice.expect("pond\\.$")
-        await kept_turns(tendril, f"irc/{ROOM}/alice")
+        await kept_turns(tendril, conversation_with("alice"))
 
 
 async def test_from_a_line_of_the_bot_one_gets_to_why_it_was_said(tmp_path: Path) -> None:
