@@ -23,7 +23,7 @@ from storage.chat_log.event_table import Query
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.log import ChatLog
-from storage.passages.passages import PEOPLE, LineFilter, Passage, find_passages
+from storage.passages.passages import LINES_AFTER, PEOPLE, LineFilter, Passage, find_passages
 from storage.passages.words import asks
 from storage.search.models import SearchPage
 from storage.search.query_parser import ParsedQuery, parse
@@ -37,9 +37,9 @@ from storage.search.vectors import (
     likeness,
 )
 
-SURE = 0.65
+SURE = 0.6
 """The score from which on a line is given as the answer."""
-PERHAPS = 0.12
+PERHAPS = 0.25
 """The score from which on a line is given as a possible answer."""
 
 _MAX_ANSWERS = 3  # lines that are shown for a text typed into a search
@@ -54,7 +54,6 @@ _PAUSE_AFTER_ERROR = 60.0
 _FULL_PASS_EVERY = 60  # every 60th look covers all lines that should have a vector
 _MAX_TEXT_LENGTH = 240  # characters of a line that are embedded
 _TALK = timedelta(hours=1)  # within which lines belong together
-_REPLIES = 2  # lines after another that are shown with it
 _SESSION = "meaning"
 _OK = 200  # the status of such an answer
 
@@ -160,8 +159,9 @@ class Retrieval:
         self, passage: Passage, within: Query, line_filter: LineFilter, *, with_replies: bool
     ) -> tuple[Event, ...]:
         """Return a line with what it needs to be understood: the question of somebody else just
-        before it, unless it has all words of what is asked; with `with_replies`, also the next two
-        lines, as it may be what the answer was given to. Raises Unavailable."""
+        before it, unless it has all words of what is asked; and the next two lines if it asks
+        something itself or, by `with_replies`, may be what the answer was given to. Raises
+        Unavailable."""
         event = passage.event
         here = replace(
             within, network=event.network, channel=event.channel, nick=None, types=SPOKEN, own=False
@@ -170,8 +170,8 @@ class Retrieval:
         [before] = await self.log.for_model(replace(here, before_id=event.id, since=first, limit=1))
         asked = [each for each in before if each.nick != event.nick and asks(each.text)]
         shown = [event] if passage.has_all else [*asked, event]
-        if with_replies:
-            later = replace(here, after_id=event.id, limit=_REPLIES)
+        if with_replies or asks(event.text):
+            later = replace(here, after_id=event.id, limit=LINES_AFTER)
             after = await self.log.shown_to_model(await self.log.find(later, newest=False))
             shown += [each for each in after if each.time - event.time < _TALK]
         return tuple(each for each in shown if not line_filter.leaves_out(each))

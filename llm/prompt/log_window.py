@@ -26,6 +26,7 @@ from llm.messages.message import (
 )
 from llm.reading.reading import ABOUT_LOG, ABOUT_TALK, FROM_HERE, NOT_ASKED, OF_WORLD, Reading
 from llm.retrieval import Retrieval
+from storage.chat_log import statistics
 from storage.chat_log.event import SPOKEN, Event, PendingEvent, Place, Scope
 from storage.db.database import from_micros
 from storage.db.errors import StorageError
@@ -40,6 +41,8 @@ _PERHAPS_HERE = 0.1  # probability of a question of this place, below which it m
 _HARDLY_HERE = 0.02  # the same for a line that surely answers
 _MAX_PASTED = 50  # lines
 _PASTE_GAP = timedelta(seconds=2)  # the longest between two lines of a text that a client sends
+_MOST_NICKS = 200  # people of whom one may be meant by a short name
+_MIN_SHORT_NAME = 3  # letters
 _RECENT_LINES = 12  # lines that show what people are talking about
 
 _log = structlog.get_logger()
@@ -220,12 +223,20 @@ class LogWindow:
         return lines
 
     async def nick_in(self, names: Iterable[str]) -> str:
-        """Return the first of these names under which somebody has spoken here, "" if there is
-        none. Raises Unavailable."""
-        for name in names:
+        """Return the nick of somebody who has spoken here and is called by the first possible of
+        these names, as "bevbaton" by "bev"; "" if there is none. Raises Unavailable."""
+        tried = tuple(names)
+        for name in tried:
             query = replace(self.before(), nick=name, types=SPOKEN, own=False, limit=1)
             if (await self.log.for_model(query))[0]:
                 return name
+        stats = await self.log.read(statistics.stats, self.before(), top=_MOST_NICKS)
+        nicks = [nick for nick, _ in stats.top]
+        for name in map(str.casefold, tried):
+            called = [nick for nick in nicks if nick.casefold().startswith(name)]
+            called = called or [nick for nick in nicks if nick.casefold().endswith(name)]
+            if len(name) >= _MIN_SHORT_NAME and len(called) == 1:
+                return called[0]
         return ""
 
     def time_of_question(self) -> datetime:

@@ -32,7 +32,8 @@ from storage.passages.score import (
     LineBefore,
     SpokenLine,
     WeighedQuestion,
-    chance,
+    chances,
+    log_odds,
     with_context,
     with_meaning,
 )
@@ -226,6 +227,8 @@ _SAME_QUESTION = 0.75  # likeness or coverage from which on a question asks the 
 _MAX_FOLLOWED_QUESTIONS = 5  # questions whose replies are scored
 _REPLY_WINDOW_MS = 3_600_000  # ids, which are milliseconds, within which a reply follows
 _TALK_MS = 3 * _REPLY_WINDOW_MS  # within which a line belongs to the talk before it
+LINES_AFTER = 2
+"""Lines after another that are shown with it if it is not surely the answer."""
 _MAX_AROUND = 8  # older lines around which others are scored
 _COVERAGE, _MISSING = FEATURES.index("coverage"), FEATURES.index("heaviest missing")
 _REPLY = FEATURES.index("reply")
@@ -278,11 +281,35 @@ class Passages:
 
 def rank(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
     """Return passages with their scores, best first, without those whose text repeats an earlier
-    one's, ignoring case."""
-    found = list(passages)
-    scores = map(chance, compare(found))
-    scored = (replace(each, score=score) for each, score in zip(found, scores, strict=True))
-    return _distinct(scored, oldest=oldest)
+    one's, ignoring case.
+
+    The score of the first is the probability that it or one of the lines that are shown with it has
+    the answer, that of another that this one is it.
+    """
+    found = sorted(passages, key=lambda each: each.event.id)
+    odds = list(map(log_odds, compare(found)))
+    scores = dict(zip((each.event.id for each in found), chances(odds), strict=True))
+    # Log-odds in steps of 0.5, which is about their precision, make lines equal that are about as
+    # good; then their age decides.
+    sign = 1 if oldest else -1
+    best = sorted(
+        zip(found, odds, strict=True),
+        key=lambda each: (-round(2 * each[1]), sign * each[0].event.id),
+    )
+    ranked = [
+        replace(each, score=scores[each.event.id]) for each in _distinct(each for each, _ in best)
+    ]
+    if not ranked:
+        return []
+    first = ranked[0].event
+    channel = [
+        id
+        for id, each in ((each.event.id, each.event) for each in found)
+        if (each.network, each.channel) == (first.network, first.channel)
+    ]
+    place = channel.index(first.id)
+    near = channel[max(0, place - 1) : place + 1 + LINES_AFTER]
+    return [replace(ranked[0], score=sum(map(scores.__getitem__, near))), *ranked[1:]]
 
 
 def _with_contexts(passages: Sequence[Passage]) -> Iterator[Passage]:
@@ -311,17 +338,10 @@ def compare(passages: Sequence[Passage]) -> Iterator[Sequence[float]]:
             yield with_meaning(each.values, each.likeness, best[each.likeness == best[0]])
 
 
-def _distinct(passages: Iterable[Passage], *, oldest: bool) -> list[Passage]:
-    sign = 1 if oldest else -1
-
-    # Log-odds in steps of 0.5, which is about their precision, make lines equal that are about as
-    # good; then their age decides.
-    def order(passage: Passage) -> tuple[float, int]:
-        kept = min(max(passage.score, 1e-9), 1 - 1e-9)
-        return -round(2 * math.log(kept / (1 - kept))), sign * passage.event.id
-
+def _distinct(passages: Iterable[Passage]) -> list[Passage]:
+    """Return passages without those whose text repeats an earlier one's."""
     found: dict[str, Passage] = {}
-    for passage in sorted(passages, key=order):
+    for passage in passages:
         found.setdefault(passage.event.text.strip().lower(), passage)
     return list(found.values())
 
@@ -469,8 +489,10 @@ class PassageSearch:
         """Return the best `limit` passages, without repeated texts."""
         oldest = self._line_filter.oldest
         if self._line_filter.mentions:
-            found = (replace(each, score=each.coverage) for each in self.candidates())
-            items = tuple(_distinct((f for f in found if f.score), oldest=oldest)[:limit])
+            sign = 1 if oldest else -1
+            found = [replace(each, score=each.coverage) for each in self.candidates()]
+            found.sort(key=lambda each: (-round(20 * each.score), sign * each.event.id))
+            items = tuple(_distinct(each for each in found if each.score)[:limit])
         else:
             items = tuple(rank(self.candidates(), oldest=oldest)[:limit])
         reached = None if self._reached is None else from_micros(self._reached * 1000)

@@ -1,4 +1,4 @@
-"""The probability that a line answers a question: a logistic model of features of the two.
+"""The probability that a line answers a question: a conditional logit model of features of the two.
 
 The features are of words and of meaning, the latter by embeddings (storage/search/vectors.py), if
 both have one, and of the lines just before it. `weights.json` is written by
@@ -253,11 +253,20 @@ def with_context(
     return [*values[:_CONTEXT], *context]
 
 
-def chance(values: Sequence[float]) -> float:
-    """Return the probability, from 0 to 1, that a line with these features answers the question."""
+def log_odds(values: Sequence[float]) -> float:
+    """Return the logarithm of how much likelier it is that a line with these features answers the
+    question than that no line does."""
     weights = _weights()
-    total = sum(weights[name] * value for name, value in zip(FEATURES, values, strict=True))
-    return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+    return sum(weights[name] * value for name, value in zip(FEATURES, values, strict=True))
+
+
+def chances(odds: Sequence[float]) -> list[float]:
+    """Return the probabilities, from 0 to 1, that each of some lines answers the question, by their
+    `log_odds`: one of them does, or none."""
+    most = max(0.0, *odds) if odds else 0.0
+    raised = [math.exp(each - most) for each in odds]
+    whole = sum(raised) + math.exp(-most)
+    return [each / whole for each in raised]
 
 
 @cache

@@ -150,9 +150,10 @@ async def test_of_equal_lines_the_newest_comes_first_or_the_oldest(log: ChatLog)
     lines = [f"the greenhouse pump starts at {hour}" for hour in ("six", "seven", "eight")]
     await log.add([said(text, minute=400 + 300 * n) for n, text in enumerate(lines)])
     within = Query(scope=PUBLIC, limit=3)
-    assert texts(await log.read(find_passages, QUESTION, within)) == lines[::-1]
+    found = await log.read(find_passages, QUESTION, within)
+    assert [each.event.text for each in found.items] == lines[::-1]
     found = await log.read(find_passages, QUESTION, within, LineFilter(oldest=True))
-    assert texts(found) == lines
+    assert [each.event.text for each in found.items] == lines
 
 
 async def test_nobody_finds_what_is_out_of_scope(log: ChatLog) -> None:
