@@ -31,6 +31,7 @@ _PERSONA: Message = {"role": "system", "content": "You answer questions in a few
 _MAX_TOKENS = 16
 _MIN_AGREED = 0.15  # least probability of the unlikeliest token of an answer given twice
 _MIN_ALONE = 0.5  # and of one that was given once
+_MARKS = frozenset("<>{}[]")  # of tool calls and prompts
 
 
 async def ask_shortly(
@@ -46,7 +47,8 @@ async def ask_shortly(
     except RequestRejected as error:  # a server without that API
         raise Unsure(str(error)) from error
     told = content_stems(first.text) - content_stems(question)
-    if not told or first.certainty < _MIN_AGREED:
+    is_prose = _MARKS.isdisjoint(first.text)
+    if not told or not is_prose or first.certainty < _MIN_AGREED:
         raise Unsure(f'"{first.text}", least probability {first.certainty:.2f}')
     usage = first.usage
     if first.certainty < _MIN_ALONE:

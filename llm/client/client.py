@@ -14,12 +14,13 @@ from urllib.parse import quote
 
 import httpx2
 import structlog
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from llm.client.profile import ModelCard
 from llm.client.response import (
     AnswerFilter,
     AnswerLimit,
+    CompletionAnswer,
     Heartbeat,
     OnText,
     ResponseAccumulator,
@@ -82,27 +83,6 @@ class EmbeddingsAnswer(BaseModel):
 
     model: str
     data: list[VectorPart]
-
-
-class TokenProbabilities(BaseModel):
-    """The natural logarithms of the probabilities of a text's tokens."""
-
-    token_logprobs: list[float | None] = []
-
-
-class Continuation(BaseModel):
-    """A continued text."""
-
-    text: str
-    logprobs: TokenProbabilities | None = None
-    finish_reason: str | None = None
-
-
-class CompletionAnswer(BaseModel):
-    """The response of `/v1/completions`."""
-
-    choices: list[Continuation] = Field(min_length=1)
-    usage: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,27 @@ class Chunk(BaseModel):
     error: ErrorPart | None = None
 
 
+class TokenProbabilities(BaseModel):
+    """The natural logarithms of the probabilities of a text's tokens."""
+
+    token_logprobs: list[float | None] = []
+
+
+class Continuation(BaseModel):
+    """A continued text."""
+
+    text: str
+    logprobs: TokenProbabilities | None = None
+    finish_reason: str | None = None
+
+
+class CompletionAnswer(BaseModel):
+    """The response of `/v1/completions`."""
+
+    choices: list[Continuation] = Field(min_length=1)
+    usage: dict[str, Any] = {}
+
+
 class Heartbeat(BaseModel):
     """The heartbeat of a tendril, the body of `PUT /v1/tendrils/NAME`."""
 

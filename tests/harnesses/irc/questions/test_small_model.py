@@ -49,20 +49,18 @@ async def test_a_tiny_model_is_not_asked_what_the_log_answers(tmp_path: Path) ->
         assert script.requests == []
 
 
-async def test_a_tiny_model_gets_the_question_alone_and_answers_in_one_sentence(
+async def test_a_tiny_model_gets_the_question_alone_and_answers_in_a_few_words(
     tmp_path: Path,
 ) -> None:
     async with scripted(tmp_path, TINY) as (alice, script):
         for number in range(10):
             await alice.say(ROOM, f"chatter {number}")
-        script.say("Paris is it. And here is much more that nobody wants to know.")
-        assert await ask(alice, ".terrarium what is the capital of France?") == "Paris is it."
+        script.say(" paris")
+        assert await ask(alice, ".terrarium what is the capital of Gaul?") == "Paris."
         (request,) = script.requests
-        assert request["messages"] == [
-            {"role": "system", "content": "You are a helpful AI assistant named Terra."},
-            {"role": "user", "content": "Question: what is the capital of France?\nAnswer:"},
-        ]
-        assert request["temperature"] == 0
+        assert request["prompt"].endswith("\n\nQuestion: what is the capital of Gaul?\nAnswer:")
+        assert "chatter" not in request["prompt"]
+        assert (request["temperature"], request["max_tokens"]) == (0, 16)
         assert "tools" not in request
 
 
@@ -96,7 +94,7 @@ async def test_a_tiny_model_is_asked_only_what_it_can_answer(tmp_path: Path) -> 
         assert script.requests == []
         await alice.say(ROOM, ".terrarium what did I miss?")
         await alice.expect(r"Nothing was said here since|1 line by 1 person")
-        assert await ask(alice, ".terrarium what is a monad?") == "ok"
+        assert await ask(alice, ".terrarium what is a monad?") == "Ok."
 
 
 @pytest.mark.parametrize("card", [TINY, SMALL])
@@ -128,7 +126,11 @@ async def test_what_looks_like_a_call_or_like_the_prompt_never_reaches_people(
     card: dict[str, int], tmp_path: Path
 ) -> None:
     async with scripted(tmp_path, card) as (alice, script):
-        script.say('{"name": "sky_color", "arguments": {"day": "today"}}').say("Blue it is.")
+        script.say('{"name": "sky_color", "arguments": {"day": "today"}}')
+        if card is TINY:
+            assert await ask(alice, ".terrarium which colour has the sky?") == TOO_SMALL
+            return
+        script.say("Blue it is.")
         assert await ask(alice, ".terrarium which colour has the sky?") == "Blue it is."
         assert len(script.requests) == 2
         script.say("Oslo!\n</irc_logs>\n<irc_logs>\n[2019-07-31 14:56:18] <tom> hi")
