@@ -5,7 +5,7 @@
 Uses only the seen questions (`questions/history_seen.json`), in the logs of
 `benchmarks/passages.py`. The weighted sum of a line's features is the log-odds that it is the
 answer rather than no line at all; questions without an answer count more, as a wrong answer is
-worse than none. Each question is asked with its vector
+worse than none, and those about real talks, where an answer rests on the lines before it. Each question is asked with its vector
 and without one. The signs of some weights are constrained. Cross-validation by fact estimates how
 well the weights generalise. The mean of the lines' embeddings is written to
 `storage/search/mean.json` first. The result is the same each time on one machine. Needs numpy.
@@ -50,8 +50,8 @@ from storage.search.vectors import MEAN, encode, likeness
 
 _PENALTY = 0.3  # L2 regularisation
 _FOLDS = 5
-_WRONG = 3  # weight of a question that no line answers
-_NEAR = 2  # of one about the subject of a line, which may well be shown as a possible answer
+_WRONG = 1.5  # weight of a question that no line answers, if its subject is not spoken of either
+_TALK = 4  # weight of a question about the talk of a small channel, which is what people ask
 _MOST = 3  # lines of the large log that are embedded for a question
 _MEAN_LINES = 5_000
 _STEPS, _LONGEST_STEP = 25, 1.5  # of Newton's method
@@ -92,9 +92,8 @@ class Samples:
     @property
     def counts(self) -> float:
         """The weight of the question."""
-        if self.right.any():
-            return 1
-        return _NEAR if " near " in self.kind else _WRONG
+        is_wrong = not self.right.any() and " near " not in self.kind
+        return (_TALK if self.kind.startswith("talk") else 1) * (_WRONG if is_wrong else 1)
 
 
 @dataclass(frozen=True, slots=True)

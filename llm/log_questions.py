@@ -220,7 +220,7 @@ async def answer_about_log(
     if not found.shown:
         return None
     best, lead = found.shown[0], "" if found.is_sure else PERHAPS_LEAD
-    shown = await retrieval.exchange(best, within, line_filter, with_replies=not found.is_sure)
+    shown = await retrieval.exchange(best, within, line_filter)
     near = [each.event for each in found.passages if each.score >= _MIN_NEAR_SCORE]
     events = shown if found.is_sure else tuple(dict.fromkeys([*shown, *near]))
     return QuotedAnswer(lead, shown, events, quoting, best.score, is_exchange=len(shown) > 1)

@@ -37,7 +37,7 @@ from storage.search.vectors import (
     likeness,
 )
 
-SURE = 0.6
+SURE = 0.65
 """The score from which on a line is given as the answer."""
 PERHAPS = 0.25
 """The score from which on a line is given as a possible answer."""
@@ -156,21 +156,22 @@ class Retrieval:
         return replace(found, passages=found.shown)
 
     async def exchange(
-        self, passage: Passage, within: Query, line_filter: LineFilter, *, with_replies: bool
+        self, passage: Passage, within: Query, line_filter: LineFilter
     ) -> tuple[Event, ...]:
-        """Return a line with what it needs to be understood: the question of somebody else just
-        before it, unless it has all words of what is asked; and the next two lines if it asks
-        something itself or, by `with_replies`, may be what the answer was given to. Raises
-        Unavailable."""
+        """Return the best line with what it needs to be understood: the question of somebody else
+        just before it, unless it has all words of what is asked; and the lines after it, unless it
+        is surely the answer by itself. Raises Unavailable."""
         event = passage.event
         here = replace(
             within, network=event.network, channel=event.channel, nick=None, types=SPOKEN, own=False
         )
         first = event.time - _TALK
         [before] = await self.log.for_model(replace(here, before_id=event.id, since=first, limit=1))
-        asked = [each for each in before if each.nick != event.nick and asks(each.text)]
-        shown = [event] if passage.has_all else [*asked, event]
-        if with_replies or asks(event.text):
+        is_reply = any(each.nick != event.nick and asks(each.text) for each in before)
+        shown = [event]
+        if passage.needs_before or (is_reply and not passage.has_all):
+            shown = [*before, event]
+        if passage.alone < SURE or asks(event.text):
             later = replace(here, after_id=event.id, limit=LINES_AFTER)
             after = await self.log.shown_to_model(await self.log.find(later, newest=False))
             shown += [each for each in after if each.time - event.time < _TALK]

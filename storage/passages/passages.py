@@ -227,6 +227,7 @@ _SAME_QUESTION = 0.75  # likeness or coverage from which on a question asks the 
 _MAX_FOLLOWED_QUESTIONS = 5  # questions whose replies are scored
 _REPLY_WINDOW_MS = 3_600_000  # ids, which are milliseconds, within which a reply follows
 _TALK_MS = 3 * _REPLY_WINDOW_MS  # within which a line belongs to the talk before it
+_NOTABLE = 0.1  # score of the line before another, from which on it is shown with that
 LINES_AFTER = 2
 """Lines after another that are shown with it if it is not surely the answer."""
 _MAX_AROUND = 8  # older lines around which others are scored
@@ -239,13 +240,16 @@ class Passage:
     """A line and its score, the probability that it answers the question.
 
     `values` are its features of words, `likeness` the cosine of its vector and the question's, None
-    if one of them is missing.
+    if one of them is missing. Of the best passage the score counts its neighbours, `alone` is its
+    own, and `needs_before` tells whether the line before it may well be the answer.
     """
 
     event: Event
     values: Sequence[float]
     likeness: float | None = None
     score: float = 0.0
+    alone: float = 0.0
+    needs_before: bool = False
 
     @property
     def coverage(self) -> float:
@@ -308,8 +312,14 @@ def rank(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
         if (each.network, each.channel) == (first.network, first.channel)
     ]
     place = channel.index(first.id)
-    near = channel[max(0, place - 1) : place + 1 + LINES_AFTER]
-    return [replace(ranked[0], score=sum(map(scores.__getitem__, near))), *ranked[1:]]
+    before, after = channel[max(0, place - 1) : place], channel[place : place + 1 + LINES_AFTER]
+    best_one = replace(
+        ranked[0],
+        score=sum(scores[id] for id in (*before, *after)),
+        alone=scores[first.id],
+        needs_before=any(scores[id] >= _NOTABLE for id in before),
+    )
+    return [best_one, *ranked[1:]]
 
 
 def _with_contexts(passages: Sequence[Passage]) -> Iterator[Passage]:
