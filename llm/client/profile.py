@@ -4,7 +4,7 @@ A model without a known number of parameters is capable, unless its tool calls h
 people point Terrarium at servers that say nothing about their models. `[model] profile` overrides
 the choice. Nothing else in the tendrils asks for the size of a model.
 
-- **tiny** (below 300 million parameters): it retells wrongly what it has just read and cannot judge
+- **tiny** (below 700 million parameters): it retells wrongly what it has just read and cannot judge
   anything. Lines of the log are quoted instead of shown to it, small talk is answered without it,
   and it is asked only for a few words that it is sure of.
 - **small** (below 1,000 million): it retells one or two lines rightly, but recites explanations and
@@ -35,7 +35,7 @@ _ANOTHER_CLAUSE = re.compile(
 
 ProfileName = Literal["tiny", "small", "capable"]
 
-_TINY_BELOW, _SMALL_BELOW = 300_000_000, 1_000_000_000  # parameters
+_TINY_BELOW, _SMALL_BELOW = 700_000_000, 1_000_000_000  # parameters
 _TOKENS_PER_BILLION = 4_000
 """Tokens of lines and turns per thousand million parameters that a model below 10 of them still
 uses well; a judgement from answers read, not a law."""

@@ -30,7 +30,7 @@ _MAX_REASON_CHARS = 300  # characters
 _CARD_TIMEOUT = 3.0  # seconds
 _CARD_INTERVAL = 0.1  # seconds between requests for the model card
 _QUANTISED = re.compile(r"[.-](I?Q\d\w*|B?F16|F32)$", re.IGNORECASE)  # suffix of a GGUF file name
-_TINY_PARAMETERS = 300_000_000  # parameters; smaller models paraphrase poorly
+_TINY_PARAMETERS = 700_000_000  # parameters; smaller models paraphrase poorly
 
 PROBE_SESSION = "first-token"
 """The session name of the request that probes whether the model answers."""

@@ -26,10 +26,10 @@ NATIVE = CapabilitiesPart(tools="native", chooses_tools=True)
             replace(TINY, offers="none"),
         ),
         (
-            ModelCard(id="small", parameters=500 * MILLION, prompt_tokens_per_second=400),
+            ModelCard(id="small", parameters=800 * MILLION, prompt_tokens_per_second=400),
             replace(SMALL, offers="none", context_tokens=600),
         ),
-        (ModelCard(id="able", parameters=600 * MILLION, capabilities=NATIVE), SMALL),
+        (ModelCard(id="able", parameters=900 * MILLION, capabilities=NATIVE), SMALL),
         (
             ModelCard(id="4b", parameters=4_000 * MILLION, prompt_tokens_per_second=30),
             replace(CAPABLE, context_tokens=500, result_length=2_500),

@@ -26,7 +26,7 @@ async def test_an_able_model_gets_no_limit_and_a_small_one_its_own(tmp_path: Pat
     async with ScriptedOpenAI() as script:
         async with small(tmp_path / "a", script.url) as tendril:
             await tendril.ask()
-        script.card, script.tools = {"parameters": 500_000_000}, "forced"
+        script.card, script.tools = {"parameters": 800_000_000}, "forced"
         async with small(tmp_path / "b", script.url) as tendril:
             await tendril.ask()
         async with small(tmp_path / "c", script.url, max_tokens=99) as tendril:

@@ -15,7 +15,7 @@ from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import ScriptedOpenAI
 
 TINY = {"parameters": 135_000_000}
-SMALL = {"parameters": 500_000_000}
+SMALL = {"parameters": 800_000_000}
 FACT = "the greenhouse pump starts at six"
 
 
