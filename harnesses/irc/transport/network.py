@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import re
 from collections.abc import Callable
@@ -315,8 +316,13 @@ class Network:
             for piece in self.split(target, text, kind):
                 labels.append(session.new_label())
                 line = replace(talk(kind, target, piece), tags=session.label_tags(labels[-1]))
-                queued = connection.send_line(line.render(), sender=sender, turn=turn)
-                receipt = _receipt(session, target, labels[-1], queued)
+                receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+                # Tracked once it is written: what a server refuses without a label is the oldest
+                # line that it has got.
+                track = functools.partial(session.track, target, receipt.set_result, labels[-1])
+                queued = connection.send_line(
+                    line.render(), sender=sender, turn=turn, written=track
+                )
                 lines.append(SentLine(piece, queued, receipt, connection))
             sent.append(lines)
             asks = number % FENCE_INTERVAL == 0 or number == len(texts)
@@ -461,19 +467,6 @@ class SentLine:
     def cancel(self) -> None:
         """Withdraw the line if it is still queued."""
         self.sent.cancel()
-
-
-def _receipt(session: Session, target: str, label: str, sent: Sent) -> asyncio.Future[Receipt]:
-    """Return the receipt of a line, which the session tracks once it is written: what a server
-    refuses without a label is the oldest line that it has got."""
-    receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-
-    def track(sent: Sent) -> None:
-        if not sent.cancelled() and sent.result():
-            session.track(target, receipt.set_result, label)
-
-    sent.add_done_callback(track)
-    return receipt
 
 
 def name_and_key(channel: str) -> tuple[str, str]:
