@@ -382,6 +382,10 @@ class Network:
     def close(self, reason: str = "") -> None:
         """Send QUIT; `run` returns when the server has closed the connection."""
         self._closing.set()
+        # QUIT overtakes the PINGs in the send queue, which ask for the receipts of these lines.
+        pending = tuple(self.session.pending_lines)
+        if pending and (fence := self.session.fence(pending)):
+            self.send_line(fence.render(), urgent=True)
         self.send_line(f"QUIT :{reason}", urgent=True)
 
     async def quit(self, reason: str = "") -> None:
@@ -454,8 +458,10 @@ class SentLine:
         """
         if not await self.sent:
             return LOST
-        done, _ = await asyncio.wait({self.receipt}, timeout=ECHO_TIMEOUT)
-        if not done:
+        # With a receipt it does not wait: those of the last lines may come just before a stop.
+        if not self.receipt.done():
+            await asyncio.wait({self.receipt}, timeout=ECHO_TIMEOUT)
+        if not self.receipt.done():
             answered = asyncio.create_task(self.connection.lag())
             either: set[asyncio.Future[Any]] = {self.receipt, answered}
             try:
