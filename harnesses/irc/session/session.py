@@ -304,7 +304,7 @@ class Session:
     `encrypted` says whether the connection uses TLS.
     `roster` is that of an earlier connection to the network, which is reset.
     `introduced` is set once PASS, NICK and USER are sent or queued, `registered` with the welcome,
-    `is_ready` with the end of the message of the day, `is_closed` by `close`.
+    `is_ready` with the end of the message of the day.
     `server_name` is the name that the server gives itself.
     `error` is the reason for which the connection is to be closed: the text of the server's ERROR,
     or that the login which `sasl_required` demands is missing.
@@ -333,7 +333,7 @@ class Session:
         self.network, self.settings, self.desired_channels = network, settings, channels
         self.now, self.encrypted = now, encrypted
         self.source = Source(settings.nick)
-        self.introduced = self.registered = self.is_ready = self.is_closed = False
+        self.introduced = self.registered = self.is_ready = False
         self.error: str | None = None
         self.server_name = ""
         self.roster = roster or Roster()
@@ -467,10 +467,7 @@ class Session:
 
     def track(self, target: str, done: Callable[[Receipt], None], label: str) -> Mapping[str, str]:
         """Track a line to `target` that is sent now, whose receipt `done` gets; return its tags."""
-        if self.is_closed:
-            done(LOST)
-        else:
-            self.pending_lines[label] = PendingLine(self.fold(target), self.is_echoing, done)
+        self.pending_lines[label] = PendingLine(self.fold(target), self.is_echoing, done)
         return self.label_tags(label)
 
     def label_tags(self, label: str) -> Mapping[str, str]:
@@ -498,7 +495,6 @@ class Session:
 
     def close(self) -> None:
         """Forget all channels; the receipts of pending lines are LOST."""
-        self.is_closed = True
         for label in tuple(self.pending_lines):
             self.settle(label, LOST)
         self.roster.clear()

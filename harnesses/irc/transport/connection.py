@@ -78,11 +78,13 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """A line that waits, and the turn of its sender; with None it is a turn by itself."""
+    """A line that waits, the turn of its sender (with None it is a turn by itself), and what to
+    call once it is written."""
 
     line: str
     sent: Sent
     turn: object
+    written: Callable[[], object] | None
 
 
 class SendQueue:
@@ -118,8 +120,13 @@ class SendQueue:
         idle: bool = False,
         sender: str = "",
         turn: object = None,
+        written: Callable[[], object] | None = None,
     ) -> Sent:
-        """Queue `line`, which has no line end; cancel the result to withdraw it."""
+        """Queue `line`, which has no line end; cancel the result to withdraw it.
+
+        `written` is called as soon as it is written, before anything can be read. What waits for
+        the result learns of it later: the server's answer may have been read by then.
+        """
         sent: Sent = self._loop.create_future()
         if not self._is_open:
             sent.set_result(False)
@@ -128,7 +135,7 @@ class SendQueue:
             queue = self._urgent if urgent else self._idle
         else:
             queue = self._waiting.setdefault(sender, deque())
-        queue.append(_Queued(line, sent, turn))
+        queue.append(_Queued(line, sent, turn, written))
         self._pump()
         return sent
 
@@ -184,7 +191,10 @@ class SendQueue:
                 elif first.turn is None or queue[0].turn is not first.turn:
                     self._waiting.move_to_end(sender)
             if not first.sent.done():  # else it is withdrawn
-                first.sent.set_result(self._write(first.line))
+                is_written = self._write(first.line)
+                if is_written and first.written:
+                    first.written()
+                first.sent.set_result(is_written)
 
 
 class PluginHost(Protocol):
@@ -311,9 +321,10 @@ class IrcConnection(asyncio.Protocol):
         idle: bool = False,
         sender: str = "",
         turn: object = None,
+        written: Callable[[], object] | None = None,
     ) -> Sent:
         """Queue a line in the send queue."""
-        return self._send_queue.send(line, urgent, idle, sender, turn)
+        return self._send_queue.send(line, urgent, idle, sender, turn, written)
 
     def flush(self) -> None:
         """Queue the outgoing messages of the session."""

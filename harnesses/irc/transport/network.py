@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import re
 from collections.abc import Callable
@@ -315,8 +316,13 @@ class Network:
             for piece in self.split(target, text, kind):
                 labels.append(session.new_label())
                 line = replace(talk(kind, target, piece), tags=session.label_tags(labels[-1]))
-                queued = connection.send_line(line.render(), sender=sender, turn=turn)
-                receipt = _receipt(session, target, labels[-1], queued)
+                receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+                # Tracked once it is written: what a server refuses without a label is the oldest
+                # line that it has got.
+                track = functools.partial(session.track, target, receipt.set_result, labels[-1])
+                queued = connection.send_line(
+                    line.render(), sender=sender, turn=turn, written=track
+                )
                 lines.append(SentLine(piece, queued, receipt, connection))
             sent.append(lines)
             asks = number % FENCE_INTERVAL == 0 or number == len(texts)
@@ -376,6 +382,10 @@ class Network:
     def close(self, reason: str = "") -> None:
         """Send QUIT; `run` returns when the server has closed the connection."""
         self._closing.set()
+        # QUIT overtakes the PINGs in the send queue, which ask for the receipts of these lines.
+        pending = tuple(self.session.pending_lines)
+        if pending and (fence := self.session.fence(pending)):
+            self.send_line(fence.render(), urgent=True)
         self.send_line(f"QUIT :{reason}", urgent=True)
 
     async def quit(self, reason: str = "") -> None:
@@ -448,8 +458,10 @@ class SentLine:
         """
         if not await self.sent:
             return LOST
-        done, _ = await asyncio.wait({self.receipt}, timeout=ECHO_TIMEOUT)
-        if not done:
+        # With a receipt it does not wait: those of the last lines may come just before a stop.
+        if not self.receipt.done():
+            await asyncio.wait({self.receipt}, timeout=ECHO_TIMEOUT)
+        if not self.receipt.done():
             answered = asyncio.create_task(self.connection.lag())
             either: set[asyncio.Future[Any]] = {self.receipt, answered}
             try:
@@ -461,19 +473,6 @@ class SentLine:
     def cancel(self) -> None:
         """Withdraw the line if it is still queued."""
         self.sent.cancel()
-
-
-def _receipt(session: Session, target: str, label: str, sent: Sent) -> asyncio.Future[Receipt]:
-    """Return the receipt of a line, which the session tracks once it is written: what a server
-    refuses without a label is the oldest line that it has got."""
-    receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-
-    def track(sent: Sent) -> None:
-        if not sent.cancelled() and sent.result():
-            session.track(target, receipt.set_result, label)
-
-    sent.add_done_callback(track)
-    return receipt
 
 
 def name_and_key(channel: str) -> tuple[str, str]:

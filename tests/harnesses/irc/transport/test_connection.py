@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.message import ReceiptStatus
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.network import Network
 from tests.kit.certificates import certificate
@@ -132,6 +133,27 @@ async def test_a_kick_is_followed_by_a_return() -> None:
         await ears.until(lambda event: event.type == "KICK")
         assert not network.all_joined.is_set()
         await wire.until("JOIN #c")
+
+
+async def test_lines_sent_just_before_leaving_get_their_receipts() -> None:
+    async with (
+        listening() as server,
+        running(server.port, Ears(), lines_per_second=0.001) as network,
+    ):
+        wire = await server.accept()
+        await wire.welcome()
+        await network.all_joined.wait()
+        network.send_line("WHO #c")  # so that the burst ends between a line and its PING
+        sent = [network.send("#c", ("PRIVMSG", text))[0][0] for text in ("one", "two", "three")]
+        network.close("bye")
+        await wire.until("QUIT")
+        pings = [line.removeprefix("PING ") for line in wire.lines if line.startswith("PING ")]
+        assert wire.lines[-3:-1] == ["PRIVMSG #c :two", f"PING {pings[-1]}"]
+        await wire.say(*(f":s PONG s {token}" for token in pings), "ERROR :Closing link")
+        async with asyncio.timeout(PATIENCE):
+            receipts = [(await line.outcome()).status for line in sent]
+        said = ReceiptStatus.ACCEPTED
+        assert receipts == [said, said, ReceiptStatus.LOST], "the last one was never written"
 
 
 async def test_leaving_does_not_wait_for_a_server_that_never_answers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -127,3 +128,14 @@ async def test_what_is_withdrawn_or_left_at_the_end_is_not_sent_and_costs_nothin
     results = await asyncio.gather(*sent[:5], *sent[6:], late)
     assert results == [True] * 5 + [False] * 3
     assert len(wire.lines) == 5
+
+
+async def test_a_line_counts_as_written_before_its_answer_can_be_read() -> None:
+    wire, written = Wire(), list[str]()
+    for line in map(str, range(int(BURST) + 2)):
+        sent = wire.queue.send(line, written=functools.partial(written.append, line))
+    # The loop has not run since: what waits for a result has not learned of it.
+    assert written == wire.lines == [str(number) for number in range(int(BURST))]
+    sent.cancel()
+    wire.queue.close()
+    assert written == wire.lines
