@@ -261,6 +261,26 @@ class PostgresBackend:
                         yield
 
 
+class _Pool(ConnectionPool[Any]):
+    """A pool that tries to connect for as long as somebody waits for a connection.
+
+    The attempts of the base class end while others still wait, with pauses that double. After the
+    return of the server nobody would get a connection for several seconds.
+    """
+
+    def getconn(self, timeout: float | None = None) -> Any:
+        patience = self.timeout if timeout is None else timeout
+        until = time.monotonic() + patience
+        while True:
+            left = until - time.monotonic()
+            try:
+                return super().getconn(min(left, _RETRY_PAUSE))
+            except PoolTimeout:
+                if left <= _RETRY_PAUSE:
+                    waited = f"couldn't get a connection after {patience:.2f} sec"
+                    raise PoolTimeout(waited) from None
+
+
 @asynccontextmanager
 async def open_postgres(address: PostgresSchema, patience: float) -> AsyncIterator[PostgresBackend]:
     """Open a schema as `Database.open` says. Raises StorageError."""
@@ -310,16 +330,14 @@ def _prepare(address: PostgresSchema, patience: float) -> None:
         raise unavailable(error, f"{address}: cannot be used as a database") from error
 
 
-def _pool(
-    address: PostgresSchema, patience: float, *, read_only: bool, size: int
-) -> ConnectionPool[Any]:
+def _pool(address: PostgresSchema, patience: float, *, read_only: bool, size: int) -> _Pool:
     def configure(raw: psycopg.Connection[Any]) -> None:
         adapt(raw)
         raw.read_only = read_only
         if read_only:  # one snapshot for all queries of a transaction; by default each has its own
             raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
 
-    return ConnectionPool(
+    return _Pool(
         _conninfo(address, patience),
         min_size=0,
         max_size=size,
@@ -328,7 +346,7 @@ def _pool(
         configure=configure,
         check=ConnectionPool.check_connection,
         timeout=patience,
-        reconnect_timeout=patience,  # its pauses double, and would outlast the caller's patience
+        reconnect_timeout=0,  # seconds; `getconn` tries again instead
         kwargs={"autocommit": True, "row_factory": row_factory},
     )
 
