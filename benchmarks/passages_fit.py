@@ -2,13 +2,14 @@
 
     python -m benchmarks.passages_fit
 
-Uses only the seen questions (`questions/history_seen.json`), in the logs of
-`benchmarks/passages.py`. The weighted sum of a line's features is the log-odds that it is the
-answer rather than no line at all; questions without an answer count more, as a wrong answer is
-worse than none, and those about real talks, where an answer rests on the lines before it. Each question is asked with its vector
-and without one. The signs of some weights are constrained. Cross-validation by fact estimates how
-well the weights generalise. The mean of the lines' embeddings is written to
-`storage/search/mean.json` first. The result is the same each time on one machine. Needs numpy.
+Uses only the seen questions (`questions/history_seen.json`, `questions/dialogues/seen`), in the logs
+of `benchmarks/passages.py`. The weighted sum of a line's features is the log-odds that it is the
+answer rather than no line at all. Questions without an answer count more, as a wrong answer is
+worse than none, and so do those about real talks, where an answer rests on the lines before it.
+Each question is asked with its vector and without one. The signs of some weights are constrained.
+Cross-validation by fact estimates how well the weights generalise. The mean of the lines'
+embeddings is written to `storage/search/mean.json` first. The result is the same each time on one
+machine. Needs numpy.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from storage.chat_log.event_table import Query
 from storage.connection import Connection
 from storage.db.database import Database
 from storage.passages.passages import PEOPLE, Passage, PassageSearch, compare
-from storage.passages.score import FEATURES, WEIGHTS
+from storage.passages.score import FEATURES, WEIGHTS, chances
 from storage.search.vectors import MEAN, encode, likeness
 
 _PENALTY = 0.3  # L2 regularisation
@@ -234,7 +235,7 @@ def report(found: Sequence[Samples], weights: Mapping[int, Floats]) -> None:
             scores = each.rows @ weights[each.fold]
             best = int(np.argmax(scores))
             counts = bool(each.right[best]) or not each.right.any()
-            chance = 1 / (1 + np.exp(-scores[best]))
+            chance = chances([float(score) for score in scores])[best]
             first += bool(each.right[best])
             perhaps += counts and chance >= PERHAPS
             sure += counts and chance >= SURE
