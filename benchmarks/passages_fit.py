@@ -2,7 +2,7 @@
 
     python -m benchmarks.passages_fit
 
-Uses only the seen questions (`questions/history_seen.json`, `questions/dialogues/seen`), in the logs
+Uses only the seen questions (`questions/history_seen.json` and `questions/dialogues`), in the logs
 of `benchmarks/passages.py`. The weighted sum of a line's features is the log-odds that it is the
 answer rather than no line at all. Questions without an answer count more, as a wrong answer is
 worse than none, and so do those about real talks, where an answer rests on the lines before it.
