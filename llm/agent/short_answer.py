@@ -15,7 +15,7 @@ from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import RequestRejected, Unsure
 from llm.messages.message import Message, ModelReply
 from llm.prompt.compact_context import asked
-from storage.passages.words import content_stems
+from storage.passages.words import content_stems, tokens
 
 _EXAMPLES: list[Message] = []
 for _question, _answer in (
@@ -46,7 +46,7 @@ async def ask_shortly(
         first = await client.complete(_as_text(turns), options)
     except RequestRejected as error:  # a server without that API
         raise Unsure(str(error)) from error
-    told = content_stems(first.text) - content_stems(question)
+    told = _words(first.text) - _words(question)
     is_prose = _MARKS.isdisjoint(first.text)
     if not told or not is_prose or first.certainty < _MIN_AGREED:
         raise Unsure(f'"{first.text}", least probability {first.certainty:.2f}')
@@ -54,10 +54,15 @@ async def ask_shortly(
     if first.certainty < _MIN_ALONE:
         second = await client.chat([_PERSONA, *turns], options)
         usage += second.usage
-        if not told & content_stems(second.text):
+        if not told & _words(second.text):
             raise Unsure(f'"{first.text}", but also "{second.text}"')
     answer = first.text[:1].upper() + first.text[1:]
     return replace(first, text=answer if answer[-1] in ".!?" else f"{answer}.", usage=usage)
+
+
+def _words(text: str) -> frozenset[str]:
+    """Return the stems of the words that tell something, among them all numbers."""
+    return content_stems(text) | {word for word in tokens(text) if word.isdigit()}
 
 
 def _as_text(turns: Sequence[Message]) -> str:

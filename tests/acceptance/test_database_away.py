@@ -45,6 +45,9 @@ async def test_a_database_that_is_away_is_seen_from_outside_and_nothing_said_is_
             ready, metrics = f"{bot.server}/ready", f"{bot.server}/metrics"
             await ada.join("#terrarium")
             await until(http, ready, lambda answer: answer.json()["database"] == "ok")
+            # No transaction is under way whose outcome would have to be asked for.
+            await ada.say("#terrarium", "the sun is out")
+            await until(http, f"{bot.web}/api/search?q=sun", shows("the sun is out"))
             postgres.kill()
             await ada.say("#terrarium", "the greenhouse pump starts at six")
             await until(http, ready, lambda answer: answer.json()["database"] == "away")

@@ -42,6 +42,12 @@ async def test_what_the_model_is_sure_of_is_asked_once() -> None:
     assert asked["temperature"] == 0
 
 
+async def test_a_number_is_an_answer() -> None:
+    async with ScriptedOpenAI() as script:
+        script.answer(Answer(" 8", logprob=LIKELY)).say("Eight, or 8")
+        assert (await answer(script, "how many legs does a spider have?")).text == "8."
+
+
 async def test_what_is_only_likely_is_given_if_the_model_says_it_twice() -> None:
     async with ScriptedOpenAI() as script:
         script.answer(Answer(" Lima", logprob=LIKELY)).say("The city of Lima")
