@@ -39,7 +39,7 @@ from storage.search.vectors import (
 
 SURE = 0.65
 """The score from which on a line is given as the answer."""
-PERHAPS = 0.25
+PERHAPS = 0.2
 """The score from which on a line is given as a possible answer."""
 
 _MAX_ANSWERS = 3  # lines that are shown for a text typed into a search

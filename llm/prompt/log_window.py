@@ -296,8 +296,10 @@ async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer
         return None
     if found and before:  # which tells whether this is about the place
         return found if found.score >= _NEAR else None
-    is_of_world = not reading.kind or reading.is_one_of(OF_WORLD)
-    if found is None or found.is_about_log or not is_of_world:
+    if found is None or found.is_about_log:
+        return found
+    kinds = OF_WORLD if found.is_sure else OF_WORLD | {"howto"}
+    if reading.kind and not reading.is_one_of(kinds):
         return found
     # "which mirror is faster?" may be answered here, though it reads like one about the world; but
     # no word of "from where again?" or "how many continents are there?" is about this place.
