@@ -52,6 +52,7 @@ def create_app(
             # Left in reverse order: the engines stop and report their last usage before the
             # recorder writes it, and the database closes last.
             async with (
+                metering.tracing.exporting(),
                 Database.open(address, patience=DATABASE_PATIENCE) as database,
                 api_keys.refreshing(database),
                 metering.recorder.writing_to(database),

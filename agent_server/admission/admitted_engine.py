@@ -162,42 +162,46 @@ class AdmittedEngine:
 
     async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Answer an embeddings request once a slot is free. Raises ApiError."""
-        call = await self._acquire(body, context)
-        try:
-            answer = await self._engine.embeddings(body)
-            call.usage = TokenUsage.from_wire(answer.get("usage") or {})
-            return answer
-        finally:
-            self._release(call)
+        with self._span("embeddings", body, context) as (inner, attributes):
+            call = await self._acquire(body, inner)
+            try:
+                answer = await self._engine.embeddings(_traced(body, inner))
+                call.usage = TokenUsage.from_wire(answer.get("usage") or {})
+                return answer
+            finally:
+                self._release(call, attributes)
 
     async def chat(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
         """Stream the answer once a slot is free. Raises ApiError.
 
         The last chunk has the usage of all choices, if the engine reports any, and no choices.
         """
-        call = await self._acquire(body, context)
-        try:
-            chunk, chunks = await self._start(call, body)
-            async with aclosing(chunks):
-                while chunk is not None:
-                    if self._queue.scheduler.preemptive and not call.pieces:
-                        self._queue.on_first_token(call.request)
-                    call.observe(chunk)
-                    yield chunk
-                    chunk = await anext(chunks, None)
-            if call.usage:
-                yield {"choices": [], "usage": call.told_usage(call.usage).as_wire()}
-        except ApiError as error:
-            # A server error makes the engine unready until it has produced a token.
-            self._failed |= error.status >= 500 and not isinstance(error, Unsupported)
-            raise
-        except asyncio.CancelledError:
-            if call.is_whole:
-                # How much was generated for a client that has left is unknown: the estimate counts.
-                call.pieces = int(min(self._mean_answer_tokens, body["max_tokens"]))
-            raise
-        finally:
-            self._release(call)
+        operation = "text_completion" if "prompt" in body else "chat"
+        with self._span(operation, body, context) as (inner, attributes):
+            call = await self._acquire(body, inner)
+            try:
+                chunk, chunks = await self._start(call, body)
+                async with aclosing(chunks):
+                    while chunk is not None:
+                        if self._queue.scheduler.preemptive and not call.pieces:
+                            self._queue.on_first_token(call.request)
+                        call.observe(chunk)
+                        yield chunk
+                        chunk = await anext(chunks, None)
+                if call.usage:
+                    yield {"choices": [], "usage": call.told_usage(call.usage).as_wire()}
+            except ApiError as error:
+                # A server error makes the engine unready until it has produced a token.
+                self._failed |= error.status >= 500 and not isinstance(error, Unsupported)
+                raise
+            except asyncio.CancelledError:
+                if call.is_whole:
+                    # How much was generated for a client that has left is unknown: the estimate
+                    # counts.
+                    call.pieces = int(min(self._mean_answer_tokens, body["max_tokens"]))
+                raise
+            finally:
+                self._release(call, attributes)
 
     async def _start(
         self, call: EngineCall, body: Mapping[str, Any]
@@ -228,6 +232,26 @@ class AdmittedEngine:
             with self._measure_wait(call.context):
                 await self._queue.reacquire(call.request)
 
+    @contextmanager
+    def _span(
+        self, operation: str, body: Mapping[str, Any], context: RequestContext
+    ) -> Iterator[tuple[RequestContext, dict[str, Any]]]:
+        """Make the block a span; yield its context and attributes. `operation` is a GenAI name."""
+        model = self._model_name(body)
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": "terrarium",
+            "gen_ai.request.model": model,
+        }
+        tracing = self._metering.tracing
+        with tracing.span(f"{operation} {model}", context, attributes, "CLIENT") as inner:
+            yield inner, attributes
+
+    def _model_name(self, body: Mapping[str, Any]) -> str:
+        """Return the model's name, with that of the one that `body` asks the upstream for."""
+        variant = body.get("model")
+        return f"{self._name}:{variant}" if variant else self._name
+
     async def _acquire(self, body: Mapping[str, Any], context: RequestContext) -> EngineCall:
         """Reserve quota and budget, then wait for a slot. Raises RateLimited or QueueTimeout."""
         metering = self._metering
@@ -238,8 +262,7 @@ class AdmittedEngine:
         length = self._mean_answer_tokens
         if isinstance(limit, int):
             length = min(length, limit)
-        variant = body.get("model")  # one of the models of an upstream with several
-        model = f"{self._name}:{variant}" if variant else self._name
+        model = self._model_name(body)
         spender = Spender(context.key.name, model, context.channel, context.person)
         # The model that answers for another one counts against other budgets, which have not been
         # checked yet, even if the other one has generated something.
@@ -277,15 +300,18 @@ class AdmittedEngine:
         """Measure the duration of the block as waiting for a slot, also when it raises."""
         began = time.monotonic()
         try:
-            yield
+            with self._metering.tracing.span("queue", context, {}):
+                yield
         finally:
             waited = time.monotonic() - began
             context.meter.queue_seconds += waited
             self._metering.metrics.observe_wait(context, self._name, waited)
 
-    def _release(self, call: EngineCall) -> None:
-        """Release the slot, record the usage and settle the reservation."""
+    def _release(self, call: EngineCall, attributes: dict[str, Any]) -> None:
+        """Release the slot, record the usage, also as attributes, and settle the reservation."""
         used = call.total_usage()
+        attributes["gen_ai.usage.input_tokens"] = used.prompt
+        attributes["gen_ai.usage.output_tokens"] = used.completion
         # The scheduler shares out computation, so cached tokens are free there; quotas count them.
         self._queue.release(call.request, used.prompt - used.cached + used.completion)
         cost = 0.0 if used == NO_USAGE else self._record(call, used)
@@ -312,16 +338,20 @@ class AdmittedEngine:
 
 
 def _engine_body(body: Mapping[str, Any], context: RequestContext) -> Mapping[str, Any]:
-    """Return the body with the request's trace, if it has one, and with the cache salt of its key,
-    which keeps its prompts apart from others'.
+    """Return the body with the request's trace and with the cache salt of its key, which keeps its
+    prompts apart from others'.
 
     The operator's own keys have none: they may know of one another, and a salt costs a small model
     right answers (47 of 60 instead of 50). Requests without a key have none either.
     """
-    fields = {TRACEPARENT: context.traceparent} if context.traceparent else {}
     if not context.key.is_own and context.key != ANYBODY:
-        fields[CACHE_SALT] = cache_salt(context.key.name)
-    return {**body, **fields} if fields else body
+        body = {**body, CACHE_SALT: cache_salt(context.key.name)}
+    return _traced(body, context)
+
+
+def _traced(body: Mapping[str, Any], context: RequestContext) -> Mapping[str, Any]:
+    """Return the body with the span of the request, if it has one, as its `traceparent`."""
+    return {**body, TRACEPARENT: context.traceparent} if context.traceparent else body
 
 
 def _queued(context: RequestContext, tokens: float) -> QueuedRequest:

@@ -1,1 +1,1 @@
-"""Request contexts; quotas, budgets and usage of keys; Prometheus metrics."""
+"""Request contexts; quotas, budgets and usage of keys; Prometheus metrics; spans."""

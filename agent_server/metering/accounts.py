@@ -28,6 +28,7 @@ import structlog
 from agent_server.errors import RateLimited
 from agent_server.metering.metrics import Metrics
 from agent_server.metering.request_context import OURSELVES
+from agent_server.metering.tracing import Tracing
 from agent_server.settings.prices import BudgetSettings, UsageSettings
 from storage.db.database import Database
 from storage.db.errors import Unavailable
@@ -446,11 +447,11 @@ class UsageRecorder:
 
 
 class Metering:
-    """The accounts, the usage recorder and the metrics that all engines share."""
+    """The accounts, the usage recorder, the metrics and the spans that all engines share."""
 
     def __init__(self, usage: UsageSettings, *, log_prompts: bool) -> None:
         self.accounts, self.recorder = Accounts(usage.budgets), UsageRecorder(usage)
-        self.metrics = Metrics()
+        self.metrics, self.tracing = Metrics(), Tracing()
         self.metrics.watch_disk(lambda: self.recorder.is_behind)
         self.metrics.watch_database(lambda: self.recorder.is_database_away)
         self.log_prompts = log_prompts
