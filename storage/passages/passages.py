@@ -306,11 +306,8 @@ def rank(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
     if not ranked:
         return []
     first = ranked[0].event
-    channel = [
-        id
-        for id, each in ((each.event.id, each.event) for each in found)
-        if (each.network, each.channel) == (first.network, first.channel)
-    ]
+    here = (first.network, first.channel)
+    channel = [e.event.id for e in found if (e.event.network, e.event.channel) == here]
     place = channel.index(first.id)
     before, after = channel[max(0, place - 1) : place], channel[place : place + 1 + LINES_AFTER]
     best_one = replace(
