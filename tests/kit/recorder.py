@@ -25,13 +25,15 @@ from tests.kit.serving import serving
 
 @dataclass(slots=True)
 class Recorder:
-    """A running proxy: its `url`, and `prompts`, the messages of each chat request.
+    """A running proxy: its `url`, `prompts`, the messages of each chat request, and `texts`, those
+    that are to be continued.
 
     The requests by which `terrarium up` probes the model are not recorded.
     """
 
     url: str = ""
     prompts: list[list[dict[str, Any]]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
 
 
 @asynccontextmanager
@@ -51,6 +53,8 @@ async def recorder(
                 kept.prompts.append((await request.json())["messages"])
                 if show:
                     show(json.dumps(kept.prompts[-1], indent=2, ensure_ascii=False))
+            if request.url.path == "/v1/completions":
+                kept.texts.append((await request.json())["prompt"])
             sent = http.build_request(
                 request.method,
                 request.url.path,
