@@ -28,6 +28,7 @@ from tests.kit.command import terrarium
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.ircd import embedded_ircd, inspircd
 from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 from tests.kit.terrarium import Up, terrarium_up
 
 ZONE = "Europe/Vienna"
@@ -101,6 +102,9 @@ class Stage:
             ircd = await stack.enter_async_context(real())
             settings = {
                 "MODEL_UPSTREAM": model.url,
+                # Nobody else's IRC server is linked to pages without a public address.
+                "WEB_PORT": str(port := free_port()),
+                "WEB_PUBLIC_URL": f"http://127.0.0.1:{port}",
                 "IRC_SERVER": ircd.host,
                 "IRC_PORT": str(ircd.port),
                 "IRC_CHANNELS": ",".join(rooms),
