@@ -2,8 +2,8 @@
 
 What such a model writes in sentences is wrong every other time. It is asked twice for a few words,
 once to continue a text of questions and answers and once in a chat. What both agree on, or what it
-was very sure of, is right in five of six cases, and these are nearly all that it knows
-(159 questions to SmolLM2 with 135 million parameters: 77 of 93 right; in sentences 75 of 144).
+was very sure of, is right in four of five cases, and these are nearly all that it knows
+(159 questions to SmolLM2 with 135 million parameters: 68 of 84 right; in sentences 75 of 144).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ for _question, _answer in (
     _EXAMPLES += [asked(_question), {"role": "assistant", "content": _answer}]
 _PERSONA: Message = {"role": "system", "content": "You answer questions in a few words."}
 _MAX_TOKENS = 16
-_MIN_AGREED = 0.15  # least probability of the unlikeliest token of an answer given twice
+_MIN_AGREED = 0.05  # least probability of the unlikeliest token of an answer given twice
 _MIN_ALONE = 0.5  # and of one that was given once
 _MARKS = frozenset("<>{}[]")  # of tool calls and prompts
 

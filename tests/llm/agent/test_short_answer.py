@@ -17,7 +17,7 @@ from terrarium.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 CALL = RequestOptions("irc/#pond")
-SURE, LIKELY, UNSURE = math.log(0.9), math.log(0.3), math.log(0.1)
+SURE, LIKELY, UNSURE = math.log(0.9), math.log(0.3), math.log(0.03)
 
 
 async def answer(
