@@ -94,7 +94,6 @@ class Continuation(BaseModel):
 
     text: str
     logprobs: TokenProbabilities | None = None
-    finish_reason: str | None = None
 
 
 class CompletionAnswer(BaseModel):

@@ -187,7 +187,8 @@ class ModelRun:
         if self.context.is_lost:
             return Outcome.without_model(LOST)
         own, request, choice = self.resources, self.request, self.choice
-        if choice.profile.answers_shortly and isinstance(self.context, CompactPromptContext):
+        is_short = choice.profile.answers_shortly and not request.image
+        if is_short and isinstance(self.context, CompactPromptContext):
             began, past = monotonic(), self.context.past
             reply = await ask_shortly(own.client, choice.options, request.text, past)
             model = own.client.model_of(choice.options)
