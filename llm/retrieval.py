@@ -94,7 +94,8 @@ class Found:
         """The lines worth showing: those that are nearly as good as the first one if that is sure,
         else possible answers."""
         least = self.passages[0].score - 0.1 if self.is_sure else PERHAPS
-        return tuple(each for each in self.passages if each.score >= max(least, PERHAPS))
+        good = (each for each in self.passages if each.score >= max(least, PERHAPS))
+        return tuple(each for each in good if each.is_related)
 
 
 NOTHING = Found()

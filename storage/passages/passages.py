@@ -102,11 +102,8 @@ class PassageIndex:
     def nicks(self, words: Sequence[QuestionWord]) -> frozenset[str]:
         """Return the roots of those words that are also nicks of people who have spoken."""
         sql = "SELECT EXISTS (SELECT 1 FROM people_days WHERE nick = ?)"
-        return frozenset(
-            word.root
-            for word in words
-            if self._connection.execute(sql, [word.forms[0]]).fetchone()[0]
-        )
+        spoken = (self._connection.execute(sql, [word.forms[0]]).fetchone()[0] for word in words)
+        return frozenset(word.root for word, is_nick in zip(words, spoken, strict=True) if is_nick)
 
     def frequencies(self, words: Sequence[QuestionWord]) -> tuple[dict[str, int], int]:
         """Return how many of the newest lines have each word, by its root, and about how many lines
@@ -233,6 +230,7 @@ LINES_AFTER = 2
 _MAX_AROUND = 8  # older lines around which others are scored
 _COVERAGE, _MISSING = FEATURES.index("coverage"), FEATURES.index("heaviest missing")
 _REPLY = FEATURES.index("reply")
+_RELATIONS = (_COVERAGE, _REPLY, FEATURES.index("coverage before"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +255,11 @@ class Passage:
         return self.values[_COVERAGE]
 
     @property
+    def is_related(self) -> bool:
+        """True if more than its form speaks for the line: words, its meaning, or its place."""
+        return any(self.values[each] for each in _RELATIONS) or self.likeness is not None
+
+    @property
     def has_all(self) -> bool:
         """True if the line has all words of the question."""
         return self.values[_MISSING] == 0
@@ -276,10 +279,8 @@ class Passages:
 
     def with_likeness(self, likeness: Mapping[int, float]) -> Passages:
         """Return the passages ranked anew with the likeness of some lines, by event id."""
-        known = (
-            replace(each, likeness=likeness.get(each.event.id, each.likeness))
-            for each in self.items
-        )
+        items = self.items
+        known = [replace(e, likeness=likeness.get(e.event.id, e.likeness)) for e in items]
         return replace(self, items=tuple(rank(known)))
 
 
@@ -300,9 +301,8 @@ def rank(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
         zip(found, odds, strict=True),
         key=lambda each: (-round(2 * each[1]), sign * each[0].event.id),
     )
-    ranked = [
-        replace(each, score=scores[each.event.id]) for each in _distinct(each for each, _ in best)
-    ]
+    unlike = _distinct(each for each, _ in best)
+    ranked = [replace(each, score=scores[each.event.id]) for each in unlike]
     if not ranked:
         return []
     first = ranked[0].event
@@ -534,7 +534,7 @@ class PassageSearch:
     def _heard(self, events: Iterable[Event]) -> list[Passage]:
         """Return what people have said among events."""
         said = [event for event in events if not self._leaves_out(event)]
-        likeness = self._vectors.likeness([event.id for event in said]) if self._vectors else {}
+        likeness = self._vectors.likeness([each.id for each in said]) if self._vectors else {}
         return [Passage(each, self._values(each), likeness.get(each.id)) for each in said]
 
     def _around(self, heard: Sequence[Passage], recent: Collection[int]) -> list[Passage]:
@@ -589,8 +589,7 @@ class PassageSearch:
         return self._line_filter.leaves_out(event) or self._opt_out_rules.hides(event)
 
     def _values(self, event: Event) -> list[float]:
-        line = SpokenLine.from_text(event.text, event.nick)
-        return self._asking.features(line)
+        return self._asking.features(SpokenLine.from_text(event.text, event.nick))
 
     def _rows(self, ids: Collection[int]) -> Iterator[Row]:
         rows = rows_of(self._connection, ids)
