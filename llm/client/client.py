@@ -252,27 +252,32 @@ class AgentClient:
             self._spend(options, reply.usage)
         return reply
 
-    async def complete(self, prompt: str, options: RequestOptions) -> ModelReply:
-        """Return the rest of the line that a text begins, with its `certainty`. Raises
-        ModelError."""
-        body = {
+    async def complete(
+        self, prompt: str | Sequence[Message], options: RequestOptions
+    ) -> ModelReply:
+        """Return the rest of the line that a text begins, or the first line of the answer in a
+        chat, with its `tokens`. Raises ModelError."""
+        body: dict[str, Any] = {
             "model": self.model_of(options),
-            "prompt": prompt,
             "max_tokens": options.max_tokens,
             "temperature": options.temperature,
             "stop": ["\n"],
-            "logprobs": 1,
         }
-        answer = await _with_retry(
-            lambda: self._ask(CompletionAnswer, "POST", "/v1/completions", body, options)
-        )
+        if isinstance(prompt, str):
+            path, body = "/v1/completions", {**body, "prompt": prompt, "logprobs": 1}
+        else:
+            messages = [wire(message) for message in prompt]
+            path = "/v1/chat/completions"
+            body = {**body, "messages": messages, "logprobs": True}
+        answer = await _with_retry(lambda: self._ask(CompletionAnswer, "POST", path, body, options))
         [choice, *_] = answer.choices
-        known = choice.logprobs.token_logprobs if choice.logprobs else []
         usage = TokenUsage.from_wire(answer.usage)
         if self._spend:
             self._spend(options, usage)
-        certainty = math.exp(min((each for each in known if each is not None), default=-math.inf))
-        return ModelReply(choice.text.strip(), usage=usage, certainty=certainty)
+        text = (choice.text or choice.message.content or "").strip()
+        finish_reason = choice.finish_reason or "stop"
+        tokens = choice.probabilities()
+        return ModelReply(text, usage=usage, finish_reason=finish_reason, tokens=tokens)
 
     async def count(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import uuid
 from collections import Counter
@@ -83,23 +84,43 @@ class Chunk(BaseModel):
     error: ErrorPart | None = None
 
 
-class TokenProbabilities(BaseModel):
-    """The natural logarithms of the probabilities of a text's tokens."""
+class Token(BaseModel):
+    """A token of an answer in a chat, and the natural logarithm of its probability."""
 
+    token: str
+    logprob: float
+
+
+class TokenProbabilities(BaseModel):
+    """The tokens of an answer in a chat, or the same of a continued text as parallel lists."""
+
+    content: list[Token] | None = None
+    tokens: list[str] = []
     token_logprobs: list[float | None] = []
 
 
-class Continuation(BaseModel):
-    """A continued text."""
+class Completion(BaseModel):
+    """A continued text, or an answer in a chat."""
 
-    text: str
+    text: str = ""
+    message: Delta = Field(default_factory=Delta)
+    finish_reason: str | None = None
     logprobs: TokenProbabilities | None = None
+
+    def probabilities(self) -> tuple[tuple[str, float], ...]:
+        """Return the tokens with their probabilities, none if the server did not send them."""
+        if self.logprobs is None:
+            return ()
+        tokens = [(each.token, each.logprob) for each in self.logprobs.content or ()]
+        known = zip(self.logprobs.tokens, self.logprobs.token_logprobs, strict=False)
+        tokens += [(token, logprob) for token, logprob in known if logprob is not None]
+        return tuple((token, math.exp(logprob)) for token, logprob in tokens)
 
 
 class CompletionAnswer(BaseModel):
-    """The response of `/v1/completions`."""
+    """The response of `/v1/completions`, or an unstreamed one of `/v1/chat/completions`."""
 
-    choices: list[Continuation] = Field(min_length=1)
+    choices: list[Completion] = Field(min_length=1)
     usage: dict[str, Any] = {}
 
 

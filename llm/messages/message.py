@@ -242,8 +242,8 @@ class ModelReply:
 
     `silent`: it chose to say nothing. `finish_reason` is OpenAI's field; "length" if the model's
     limit ended the reply, and "overlong" if ours did. `filters` are those that removed something of
-    what the model wrote. `certainty` is the probability of the unlikeliest token of a continued
-    text, 0 if the server did not send it.
+    what the model wrote. `tokens` has those of a short text with their probabilities, if the server
+    was asked for them and sent them.
     """
 
     text: str = ""
@@ -253,7 +253,7 @@ class ModelReply:
     silent: bool = False
     finish_reason: str = "stop"
     filters: tuple[str, ...] = ()
-    certainty: float = 1.0
+    tokens: tuple[tuple[str, float], ...] = ()
 
     @property
     def is_cut(self) -> bool:

@@ -159,9 +159,9 @@ class ScriptedOpenAI:
         self._answers.append(rule)
         return self
 
-    def answer(self, answer: Answer) -> Self:
-        """Answer the next request with `answer`."""
-        self._answers.append(answer)
+    def answer(self, *answers: Answer) -> Self:
+        """Answer the next requests with `answers`."""
+        self._answers.extend(answers)
         return self
 
     def release(self) -> None:

@@ -17,7 +17,7 @@ from terrarium.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 CALL = RequestOptions("irc/#pond")
-SURE, LIKELY, UNSURE = math.log(0.9), math.log(0.3), math.log(0.03)
+SURE, LIKELY, UNSURE = math.log(0.9), math.log(0.4), math.log(0.03)
 
 
 async def answer(
@@ -44,17 +44,41 @@ async def test_what_the_model_is_sure_of_is_asked_once() -> None:
 
 async def test_a_number_is_an_answer() -> None:
     async with ScriptedOpenAI() as script:
-        script.answer(Answer(" 8", logprob=LIKELY)).say("Eight, or 8")
+        script.answer(Answer(" 8", logprob=LIKELY), Answer("A spider has 8.", logprob=UNSURE))
         assert (await answer(script, "how many legs does a spider have?")).text == "8."
 
 
-async def test_what_is_only_likely_is_given_if_the_model_says_it_twice() -> None:
+async def test_a_sentence_is_given_if_the_model_is_sure_of_what_it_tells() -> None:
     async with ScriptedOpenAI() as script:
-        script.answer(Answer(" Lima", logprob=LIKELY)).say("The city of Lima")
-        assert (await answer(script, "capital of peru?")).text == "Lima."
-        script.answer(Answer(" Lima", logprob=LIKELY)).say("Cuzco")
-        with pytest.raises(Unsure, match="Cuzco"):
-            await answer(script, "capital of peru?")
+        sentence = Answer("J.K. Rowling wrote Harry Potter. She was born", logprob=LIKELY)
+        script.answer(Answer(" Potter", logprob=SURE), sentence)
+        reply = await answer(script, "who wrote harry potter?")
+        chat = script.requests[1]
+    assert reply.text == "J.K. Rowling wrote Harry Potter."
+    assert [each["content"] for each in chat["messages"]] == ["who wrote harry potter?"]
+
+
+@pytest.mark.parametrize(
+    ("few", "sentence", "in_chat", "given"),
+    [
+        (" Lima", "Lima is the capital.", None, "Lima."),
+        (" Lima", "Cuzco was it.", "The city of Lima", "Lima."),
+        (" Quito", "The capital is Lima.", "Lima", "The capital is Lima."),
+        (" Lima", "It is Quito.", "Cuzco", None),
+    ],
+)
+async def test_what_is_only_likely_is_given_if_the_model_says_it_twice(
+    few: str, sentence: str, in_chat: str | None, given: str | None
+) -> None:
+    likely = [Answer(text, logprob=math.log(0.2)) for text in (few, sentence, in_chat) if text]
+    async with ScriptedOpenAI() as script:
+        script.answer(*likely)
+        if given:
+            assert (await answer(script, "capital of peru?")).text == given
+        else:
+            with pytest.raises(Unsure, match="Cuzco"):
+                await answer(script, "capital of peru?")
+        assert len(script.requests) == len(likely)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +86,9 @@ async def test_what_is_only_likely_is_given_if_the_model_says_it_twice() -> None
 )
 async def test_a_guess_and_an_echo_are_no_answers(said: str, logprob: float) -> None:
     async with ScriptedOpenAI() as script:
-        script.answer(Answer(said, logprob=logprob))
+        script.answer(*[Answer(said, logprob=logprob)] * 3)
         with pytest.raises(Unsure):
             await answer(script, "what is the capital of peru?")
-        assert len(script.requests) == 1
 
 
 async def test_a_question_that_follows_up_comes_after_the_one_before() -> None:

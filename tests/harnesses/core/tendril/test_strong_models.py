@@ -37,7 +37,7 @@ async def test_an_able_model_gets_no_limit_and_a_small_one_its_own(tmp_path: Pat
 async def test_a_tiny_model_that_is_unsure_is_not_believed(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.card, script.tools, script.reads = TINY, "forced", lambda _: "general"
-        script.answer(Answer("Toads live in the moon.", logprob=-4.0))
+        script.answer(*[Answer("Toads live in the moon.", logprob=-4.0)] * 3)
         script.answer(Answer("Toads live in ponds.", logprob=-0.2))
         assert (await tendril.ask("where do toads live?")).text == Unsure.sentence
         assert (await tendril.ask("where do toads live now?")).text == "Toads live in ponds."

@@ -12,7 +12,7 @@ from llm.answerers.answerers import CANNOT, COURTESIES, NOT_SAID, TAKEN_NOTE, TO
 from tests.harnesses.irc.commands.test_registry import alice_in, ask
 from tests.kit.irc_client import IrcClient
 from tests.kit.irc_tendril import ROOM
-from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 TINY = {"parameters": 135_000_000}
 SMALL = {"parameters": 800_000_000}
@@ -60,7 +60,7 @@ async def test_a_tiny_model_gets_the_question_alone_and_answers_in_a_few_words(
         (request,) = script.requests
         assert request["prompt"].endswith("\n\nQuestion: what is the capital of Gaul?\nAnswer:")
         assert "chatter" not in request["prompt"]
-        assert (request["temperature"], request["max_tokens"]) == (0, 16)
+        assert (request["temperature"], request["max_tokens"]) == (0, 24)
         assert "tools" not in request
 
 
@@ -126,7 +126,8 @@ async def test_what_looks_like_a_call_or_like_the_prompt_never_reaches_people(
     card: dict[str, int], tmp_path: Path
 ) -> None:
     async with scripted(tmp_path, card) as (alice, script):
-        script.say('{"name": "sky_color", "arguments": {"day": "today"}}')
+        call = '{"name": "sky_color", "arguments": {"day": "today"}}'
+        script.answer(*[Answer(call)] * (3 if card is TINY else 1))
         if card is TINY:
             assert await ask(alice, ".terrarium which colour has the sky?") == TOO_SMALL
             return
