@@ -23,7 +23,7 @@ from storage.passages.words import content_stems, tokens
 from storage.usage.usage import TokenUsage
 
 _EXAMPLES: list[Message] = []
-for _question, _answer in (
+for _asked, _replied in (
     ("What is the capital of France?", "Paris"),
     ("who wrote hamlet", "William Shakespeare"),
     ("how many hours are in a day?", "24"),
@@ -31,7 +31,7 @@ for _question, _answer in (
     ("when did World War I begin", "1914"),
     ("whats the largest ocean", "The Pacific Ocean"),
 ):
-    _EXAMPLES += [asked(_question), {"role": "assistant", "content": _answer}]
+    _EXAMPLES += [asked(_asked), {"role": "assistant", "content": _replied}]
 _PERSONA: Message = {"role": "system", "content": "You answer questions in a few words."}
 _MAX_TOKENS = 24
 # Least probabilities of the unlikeliest token that tells something:
@@ -67,15 +67,15 @@ async def ask_shortly(
             reply = replace(reply, text=sentence, finish_reason="stop")
         replies.append(reply)
         if _certainty(reply, question) >= sure:
-            return _given(reply, usage)
+            return _answer(reply, usage)
         for known in replies[:-1]:
-            told = _told(known.text, question) & _told(reply.text, question)
+            told = _new_words(known.text, question) & _new_words(reply.text, question)
             if told and _certainty(known, question) >= _SAID_TWICE:
-                return _given(known, usage)
+                return _answer(known, usage)
     raise Unsure(" / ".join(f'"{reply.text}"' for reply in replies))
 
 
-def _given(reply: ModelReply, usage: TokenUsage) -> ModelReply:
+def _answer(reply: ModelReply, usage: TokenUsage) -> ModelReply:
     text = reply.text[:1].upper() + reply.text[1:]
     return replace(reply, text=text if text[-1] in ".!?" else f"{text}.", usage=usage)
 
@@ -93,7 +93,7 @@ def _first_sentence(text: str) -> str:
 def _certainty(reply: ModelReply, question: str) -> float:
     """Return the probability of the unlikeliest token of the words that the question does not
     have, 0 if there is none, or the reply is cut or no prose."""
-    told = _told(reply.text, question)
+    told = _new_words(reply.text, question)
     if not told or reply.is_cut or not _MARKS.isdisjoint(reply.text):
         return 0.0
     text = "".join(token for token, _ in reply.tokens)
@@ -108,7 +108,7 @@ def _certainty(reply: ModelReply, question: str) -> float:
     return min(found, default=0.0)
 
 
-def _told(text: str, question: str) -> frozenset[str]:
+def _new_words(text: str, question: str) -> frozenset[str]:
     return _words(text) - _words(question)
 
 
