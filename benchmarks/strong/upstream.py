@@ -199,8 +199,10 @@ def common_prefix(one: str, other: str) -> int:
 
 
 def _is_of(turn: Turn, body: Mapping[str, Any]) -> bool:
-    """Return whether a request asks the question of a turn, and is not one of memory about it."""
-    asked = [_content(each) for each in body["messages"] if each["role"] == "user"]
+    """Return whether a request asks the question of a turn, and is not one of memory about it, or
+    of the job of each minute, which reads the question in the log."""
+    messages = [_content(each) for each in body["messages"] if each["role"] == "user"]
+    asked = [text.rpartition("</irc_logs>")[2] for text in messages]
     return bool(body.get("tools")) and any(turn.text in text for text in asked)
 
 
