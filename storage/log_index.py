@@ -105,10 +105,7 @@ OWN_TAG = "zo"
 
 
 def add_events(
-    connection: Connection,
-    rows: Sequence[Sequence[Any]],
-    private: Collection[int],
-    drift: int,
+    connection: Connection, rows: Sequence[Sequence[Any]], private: Collection[int], drift: int
 ) -> None:
     """Index and count rows of `events`, in the transaction that stores them.
 

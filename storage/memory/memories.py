@@ -309,8 +309,7 @@ class Memories:
         """Have the next summary of a room include the turns up to `through`."""
         await self.progress(room)
         await self._database.execute(
-            "UPDATE memory_rooms SET wanted = ?2 WHERE room = ?1 AND wanted < ?2",
-            [room, through],
+            "UPDATE memory_rooms SET wanted = ?2 WHERE room = ?1 AND wanted < ?2", [room, through]
         )
 
     async def advance_summary(

@@ -45,11 +45,7 @@ from storage.log import ChatLog, Query
 from storage.memory.deletion import DeletedTurn, forget_people, scrub
 from storage.memory.skills import SkillTable
 from storage.privacy.audit_log import AuditLog
-from storage.privacy.pending_erasures import (
-    PendingErasure,
-    PendingErasures,
-    erasure_lock,
-)
+from storage.privacy.pending_erasures import PendingErasure, PendingErasures, erasure_lock
 from storage.queues.reminders import Owner, Reminders
 from storage.runs.runs import Runs
 from storage.usage.token_spending import Spending
@@ -158,11 +154,7 @@ async def count(log: ChatLog, person: Person | NamedPerson) -> int:
 
 
 async def forget(
-    database: Database,
-    log: ChatLog,
-    person: Person | NamedPerson,
-    data: Path,
-    actor: str = "",
+    database: Database, log: ChatLog, person: Person | NamedPerson, data: Path, actor: str = ""
 ) -> Forgotten:
     """Erase a person from the log in `database` and from the stores of all tendrils, which with
     SQLite are in the folder `data`; also finish earlier erasures that are pending.
@@ -414,10 +406,7 @@ async def _replies(log: ChatLog, ids: frozenset[int]) -> set[int]:
 
 
 async def _said_in_their_rooms(
-    log: ChatLog,
-    network: str | None,
-    names: Collection[str],
-    ids: Collection[int],
+    log: ChatLog, network: str | None, names: Collection[str], ids: Collection[int]
 ) -> set[int]:
     """Return the ids of the bot's lines in private conversations that are named after the person
     and in which nobody else has spoken: notices before their first line, or answers to lines that

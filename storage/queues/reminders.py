@@ -127,8 +127,7 @@ class Reminders:
     async def forget_asked(self, question_event_ids: Iterable[int]) -> None:
         """Delete the reminders that these lines of the log asked for, whoever owns them."""
         await self._database.execute(
-            f"DELETE FROM reminders WHERE anchor IN {GIVEN}",
-            [json.dumps(list(question_event_ids))],
+            f"DELETE FROM reminders WHERE anchor IN {GIVEN}", [json.dumps(list(question_event_ids))]
         )
 
     async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:

@@ -210,9 +210,7 @@ async def test_what_is_written_is_read_by_others_and_what_is_settled_is_on_the_d
             await log.flush()
 
 
-async def test_who_no_longer_waits_for_a_line_does_not_keep_it_from_the_log(
-    log: ChatLog,
-) -> None:
+async def test_who_no_longer_waits_for_a_line_does_not_keep_it_from_the_log(log: ChatLog) -> None:
     pending_event = log.write(said("hello"))
     waiting = asyncio.create_task(pending_event.wait_visible())
     await asyncio.sleep(0)
@@ -349,9 +347,7 @@ async def test_lines_that_are_lost_at_the_end_are_all_counted(tmp_path: Path) ->
     assert [each["lines"] for each in logs if each["event"] == "log.lines_lost"] == [3]
 
 
-async def test_a_line_that_the_database_rejects_keeps_no_other_from_the_log(
-    stores: Stores,
-) -> None:
+async def test_a_line_that_the_database_rejects_keeps_no_other_from_the_log(stores: Stores) -> None:
     async with Database.open(stores("irc")) as database:
         await database.write(reject_odd_lines)
         with capture_logs() as logs:

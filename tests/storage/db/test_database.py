@@ -67,9 +67,7 @@ async def test_writes_of_two_tasks_come_one_after_the_other(tmp_path: Path) -> N
     assert [row["last_run"] for row in rows] == [20]
 
 
-async def test_a_process_has_one_connection_that_writes_and_three_that_read(
-    tmp_path: Path,
-) -> None:
+async def test_a_process_has_one_connection_that_writes_and_three_that_read(tmp_path: Path) -> None:
     ready = threading.Barrier(3)
 
     def identity(db: Connection) -> int:

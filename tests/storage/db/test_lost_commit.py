@@ -102,9 +102,7 @@ async def test_a_commit_that_was_not_made_is_an_error(server: PostgresServer) ->
         assert await ChatLog(database).find(Query(scope=EVERYTHING)) == []
 
 
-async def test_a_commit_that_a_crash_undid_is_an_error_at_once(
-    server: PostgresServer,
-) -> None:
+async def test_a_commit_that_a_crash_undid_is_an_error_at_once(server: PostgresServer) -> None:
     async with crashed_in_commit(server) as writing:
         server.start()
         async with asyncio.timeout(PATIENCE):

@@ -73,9 +73,7 @@ async def test_the_newest_turns_are_kept_and_come_in_order(memory: Conversations
     assert texts(await memory.turns("other")) == ["untouched"]
 
 
-async def test_the_window_is_remembered_also_before_the_first_turn(
-    memory: Conversations,
-) -> None:
+async def test_the_window_is_remembered_also_before_the_first_turn(memory: Conversations) -> None:
     assert (await memory.recall("c"))[0] == PromptWindow()
     await memory.move_window("c", PromptWindow(10, 0))
     await memory.move_window("c", PromptWindow(20, 3))

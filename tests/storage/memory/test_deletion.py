@@ -146,8 +146,7 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(
 
 
 async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_said(
-    tmp_path: Path,
-    stores: Stores,
+    tmp_path: Path, stores: Stores
 ) -> None:
     async with frogs(stores("irc")) as place:
         await forget(place.database, place.log, ADA, tmp_path)
@@ -164,8 +163,7 @@ async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_sai
 
 
 async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
-    tmp_path: Path,
-    stores: Stores,
+    tmp_path: Path, stores: Stores
 ) -> None:
     async with frogs(stores("irc")) as place:
         watermarks = await place.memories.progress(ROOM)
@@ -184,10 +182,7 @@ async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
 async def test_what_was_read_before_a_forgetting_is_void_also_in_a_room_without_memories(
     tmp_path: Path, stores: Stores, how: str
 ) -> None:
-    async with (
-        Database.open(stores("irc")) as database,
-        ChatLog.open(database) as log,
-    ):
+    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         place = Frogs(database, log)
         for number, nick in enumerate((SECRET, "bob", "bob")):
             await place.asks(number, nick)
@@ -205,8 +200,7 @@ async def test_what_was_read_before_a_forgetting_is_void_also_in_a_room_without_
 
 
 async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are_left(
-    tmp_path: Path,
-    stores: Stores,
+    tmp_path: Path, stores: Stores
 ) -> None:
     async with frogs(stores("irc")) as place:
         ids = [event.id for event in await place.log.find(_everything())]
@@ -220,10 +214,7 @@ async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are
 async def test_in_another_tendrils_file_goes_what_was_made_of_a_turn_that_quotes_them(
     tmp_path: Path, stores: Stores
 ) -> None:
-    async with (
-        frogs(stores("irc")) as place,
-        Database.open(stores("web")) as web,
-    ):
+    async with frogs(stores("irc")) as place, Database.open(stores("web")) as web:
         (line,) = await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
         for text, quotes in ((f"they said: {SECRET}", [line]), ("they said: a word", [])):
             note = Memory(

@@ -238,9 +238,7 @@ async def test_hits_are_counted_up_to_a_thousand(log: ChatLog) -> None:
 
 
 @pytest.mark.slow
-async def test_a_hard_search_goes_on_from_where_it_stopped_and_misses_nothing(
-    log: ChatLog,
-) -> None:
+async def test_a_hard_search_goes_on_from_where_it_stopped_and_misses_nothing(log: ChatLog) -> None:
     """However slow the machine: whether a page ends for want of time is not asked here."""
     for start in range(0, 40_000, 5_000):
         await log.add(
@@ -326,10 +324,7 @@ async def test_a_cursor_that_nobody_gave_away_is_refused(log: ChatLog, cursor: s
 
 
 async def test_searches_run_beside_one_another_and_beside_a_writer(stores: Stores) -> None:
-    async with (
-        Database.open(stores("irc")) as database,
-        ChatLog.open(database) as log,
-    ):
+    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         stored = [log.append(said(f"frogs {n}", minute=n)) for n in range(300)]
         searches = [log.search(asked("frogs")) for _ in range(20)]
         assert len(await asyncio.gather(*searches)) == 20
