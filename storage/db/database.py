@@ -162,19 +162,17 @@ class Database:
 
 def other_files(data: Path, log: Path) -> list[Path]:
     """Return the files in the folder `data` that are stores of Terrarium, without `log`."""
+
+    def is_store(path: Path) -> bool:
+        # Other programs may keep files in the folder too. A file that cannot be read at the moment
+        # counts as ours: the caller's work on it then fails and is retried, instead of being
+        # skipped.
+        try:
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+                tables = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'turns'")
+                return tables.fetchone() is not None
+        except sqlite3.Error as error:
+            return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
+
     found = (path for path in sorted(data.glob("*.db")) if path.resolve() != log.resolve())
-    return [path for path in found if _is_store(path)]
-
-
-def _is_store(path: Path) -> bool:
-    """Return True if a file has our tables; other programs may keep files in the folder too.
-
-    A file that cannot be read at the moment counts as ours: the caller's work on it then fails and
-    is retried, instead of being skipped.
-    """
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
-            found = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'turns'").fetchone()
-    except sqlite3.Error as error:
-        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
-    return found is not None
+    return [path for path in found if is_store(path)]

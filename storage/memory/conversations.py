@@ -68,19 +68,15 @@ class Conversations:
         """Store a finished turn and return its id, which is greater than any before. Of the
         conversation only the newest `MAX_TURNS` turns are kept. It belongs to `room`, by default
         one of its own name, and is with `person`."""
-        values = [
-            turn.question_event_id,
-            to_micros(turn.time),
-            json.dumps(turn.messages),
-            json.dumps(turn.related),
-            name,
-        ]
+        time = to_micros(turn.time)
+        messages, related = json.dumps(turn.messages), json.dumps(turn.related)
 
         def insert(db: Connection) -> int:
             db.execute(_CONVERSATION, [name, room or name, person_of(person)])
+            values = [turn.question_event_id, time, messages, related, name]
             row = db.execute(_TURN, values).fetchone()
             # Facts and notes of this turn were stored by tools before its id was known.
-            db.execute(_ASSIGN, [row[0], to_micros(turn.time), name])
+            db.execute(_ASSIGN, [row[0], time, name])
             db.execute(_OLDEST, [name, MAX_TURNS])
             return int(row[0])
 

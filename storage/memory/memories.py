@@ -303,7 +303,14 @@ class Memories:
         """Return the oldest `limit` turns with ids greater than `after` and up to `until`, in order
         of arrival, without those of people who have opted out since."""
         rows = await self._database.fetch_all(_TURNS, [room, after, until, limit])
-        return [_turn(row) for row in rows]
+        turns = []
+        for turn_id, time, text, _, conversation, person in rows:
+            messages: list[dict[str, Any]] = json.loads(text)
+            person = person or person_of(str(messages[0].get("name") or ""))
+            turns.append(
+                RoomTurn(turn_id, from_micros(time), conversation, person, tuple(messages))
+            )
+        return turns
 
     async def want_summary(self, room: str, through: int) -> None:
         """Have the next summary of a room include the turns up to `through`."""
@@ -450,7 +457,6 @@ class Memories:
 def _facts(
     db: Connection, room: str, subject: str | None = None, limit: int = _NO_LIMIT
 ) -> list[Memory]:
-    """Run `Memories.facts` in a reading transaction."""
     rows = db.execute(
         "SELECT * FROM memories WHERE room = :room AND layer = 'fact'"
         f" AND subject = coalesce(:subject, subject) AND {SEEN}"
@@ -461,7 +467,6 @@ def _facts(
 
 
 def _search(db: Connection, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
-    """Run `Memories.search` in a reading transaction."""
     words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
     if not words:
         return []
@@ -538,12 +543,6 @@ def _keep_newest(db: Connection, which: str, newest: str, values: Sequence[str |
         f" ORDER BY {newest} DESC, id DESC LIMIT 1000000000 OFFSET ?)",
         values,
     )
-
-
-def _turn(row: Row) -> RoomTurn:
-    messages: list[dict[str, Any]] = json.loads(row["messages"])
-    person = row["person"] or person_of(str(messages[0].get("name") or ""))
-    return RoomTurn(row["id"], from_micros(row["time"]), row["name"], person, tuple(messages))
 
 
 def rank(texts: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, float]]:

@@ -56,17 +56,11 @@ class PendingErasures:
 
     async def add(self, erasure: PendingErasure) -> int:
         """Record an erasure durably, before its first step; return its id."""
+        names, hosts = json.dumps(sorted(erasure.names)), json.dumps(sorted(erasure.hosts))
         values = [
-            to_micros(datetime.now(UTC)),
-            erasure.actor,
-            erasure.network,
-            erasure.person,
-            json.dumps(sorted(erasure.names)),
-            json.dumps(sorted(erasure.hosts)),
-            _pack(erasure.events),
-            _pack(erasure.replies),
-            json.dumps(erasure.steps),
-            erasure.removed_events,
+            *(to_micros(datetime.now(UTC)), erasure.actor, erasure.network, erasure.person),
+            *(names, hosts, _pack(erasure.events), _pack(erasure.replies)),
+            *(json.dumps(erasure.steps), erasure.removed_events),
         ]
         sql = f"{_ADD} VALUES ({', '.join('?' * len(values))}) RETURNING id"
         row = await self._database.write(lambda db: db.execute(sql, values).fetchone())
@@ -77,9 +71,7 @@ class PendingErasures:
         rows = await self._database.fetch_all("SELECT * FROM erasures ORDER BY id")
         return [
             PendingErasure(
-                row["actor"],
-                row["network"],
-                row["person"],
+                *(row["actor"], row["network"], row["person"]),
                 frozenset(json.loads(row["names"])),
                 frozenset(json.loads(row["hosts"])),
                 frozenset(array("q", row["events"])),

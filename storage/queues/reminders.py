@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from storage.chat_log.event import Place
@@ -68,22 +68,13 @@ class Reminders:
         sql = (
             'INSERT INTO reminders (network, channel, private, nick, "user", host, account,'
             " text, due, rule, zone, anchor, asks) SELECT :network, :channel, :private, :nick,"
-            " :user, :host, :account, :text, :due, :rule, :zone, :anchor, :asks"
+            " :user, :host, :account, :text, :due, :rule, :zone, :question_event_id, :asks"
             f" WHERE (SELECT count(*) FROM reminders WHERE {_OWN}) < {MAX_REMINDERS}"
             " AND (SELECT count(*) FROM reminders WHERE network = :network"
             f" AND channel = :channel) < {MOST_THERE} RETURNING id"
         )
-        values = _owner(reminder.owner) | {
-            "network": reminder.place.network,
-            "channel": reminder.place.channel,
-            "private": reminder.private,
-            "text": reminder.text,
-            "due": to_micros(reminder.due),
-            "rule": reminder.rule,
-            "zone": reminder.zone,
-            "anchor": reminder.question_event_id,
-            "asks": reminder.asks,
-        }
+        values = asdict(reminder) | asdict(reminder.owner) | asdict(reminder.place)
+        values["due"] = to_micros(reminder.due)
         added = await self._database.write(lambda db: db.execute(sql, values).fetchone())
         return replace(reminder, id=int(added[0])) if added else None
 
@@ -94,14 +85,13 @@ class Reminders:
 
     async def all(self) -> Sequence[Reminder]:
         """Return the reminders of all people, the next one first."""
-        return [
-            _reminder(row) for row in await self._database.fetch_all(f"{_ALL} ORDER BY due, id")
-        ]
+        rows = await self._database.fetch_all("SELECT * FROM reminders ORDER BY due, id")
+        return [_reminder(row) for row in rows]
 
     async def for_owner(self, owner: Owner) -> Sequence[Reminder]:
         """Return an owner's reminders, the next one first."""
         rows = await self._database.fetch_all(
-            f"{_ALL} WHERE {_OWN} ORDER BY due, id", _owner(owner)
+            f"SELECT * FROM reminders WHERE {_OWN} ORDER BY due, id", asdict(owner)
         )
         return [_reminder(row) for row in rows]
 
@@ -115,14 +105,13 @@ class Reminders:
     async def remove(self, number: int, owner: Owner | None = None) -> bool:
         """Delete a reminder, with an `owner` only one of theirs; return False if there is none."""
         mine = f"AND {_OWN}" if owner else ""
-        values = {"id": number} | (_owner(owner) if owner else {})
-        return (
-            await self._database.execute(f"DELETE FROM reminders WHERE id = :id {mine}", values) > 0
-        )
+        values = {"id": number} | (asdict(owner) if owner else {})
+        sql = f"DELETE FROM reminders WHERE id = :id {mine}"
+        return await self._database.execute(sql, values) > 0
 
     async def forget(self, owner: Owner) -> int:
         """Delete all reminders of an owner; return how many."""
-        return await self._database.execute(f"DELETE FROM reminders WHERE {_OWN}", _owner(owner))
+        return await self._database.execute(f"DELETE FROM reminders WHERE {_OWN}", asdict(owner))
 
     async def forget_asked(self, question_event_ids: Iterable[int]) -> None:
         """Delete the reminders that these lines of the log asked for, whoever owns them."""
@@ -141,23 +130,10 @@ class Reminders:
         )
 
 
-_ALL = "SELECT * FROM reminders"
-
-
-def _owner(owner: Owner) -> dict[str, object]:
-    return {name: getattr(owner, name) for name in Owner.__slots__}
-
-
 def _reminder(row: Row) -> Reminder:
     return Reminder(
         Owner(row["network"], row["nick"], row["user"], row["host"], row["account"]),
         Place(row["network"], row["channel"]),
-        bool(row["private"]),
-        row["text"],
-        from_micros(row["due"]),
-        row["rule"],
-        row["zone"],
-        row["anchor"],
-        bool(row["asks"]),
-        row["id"],
+        *(bool(row["private"]), row["text"], from_micros(row["due"]), row["rule"], row["zone"]),
+        *(row["anchor"], bool(row["asks"]), row["id"]),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import datetime, timedelta
 
 from storage.db.database import Connection, Database, to_micros
@@ -17,7 +17,8 @@ from storage.db.errors import Unavailable
 _BEGIN = """
 INSERT INTO runs (key, conversation, private, anchor, profile, model, started, outcome, caller,
     model_profile)
-VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)
+VALUES (:key, :conversation, :private, :question_event_id, :profile, :model, :started, 'running',
+    :caller, :model_profile)
 ON CONFLICT (key) DO UPDATE SET outcome = 'running', ended = NULL, reason = ''"""
 _END = """
 UPDATE runs SET ended = ?, outcome = ?, reason = ?, prompt = ?, cached = ?, completion = ?,
@@ -122,20 +123,9 @@ class Runs:
 
     async def begin(self, run: Run) -> list[Effect]:
         """Open a run, or reopen it for another attempt; return the effects recorded so far."""
-        values = [
-            run.key,
-            run.conversation,
-            run.private,
-            run.question_event_id,
-            run.profile,
-            run.model,
-            to_micros(run.started),
-            run.caller,
-            run.model_profile,
-        ]
 
         def insert(db: Connection) -> list[Effect]:
-            db.execute(_BEGIN, values)
+            db.execute(_BEGIN, asdict(run) | {"started": to_micros(run.started)})
             sql = f"SELECT key, tool, result FROM effects WHERE run_id = {_ID}"
             return [Effect(*row) for row in db.execute(sql, [run.key])]
 

@@ -39,19 +39,13 @@ class TokenUsage:
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
         """Add the usage of another request."""
-        return TokenUsage(
-            self.prompt + other.prompt,
-            self.completion + other.completion,
-            self.cached + other.cached,
-        )
+        prompt, completion = self.prompt + other.prompt, self.completion + other.completion
+        return TokenUsage(prompt, completion, self.cached + other.cached)
 
     def merge_choice(self, other: TokenUsage) -> TokenUsage:
         """Add the usage of another choice of the same prompt; the prompt counts once."""
-        return TokenUsage(
-            max(self.prompt, other.prompt),
-            self.completion + other.completion,
-            max(self.cached, other.cached),
-        )
+        prompt, completion = max(self.prompt, other.prompt), self.completion + other.completion
+        return TokenUsage(prompt, completion, max(self.cached, other.cached))
 
     def limit_cached(self, limit: int) -> TokenUsage:
         """Return the usage with at most `limit` cached tokens."""
@@ -138,11 +132,8 @@ class UsageTable:
             values.append(tendril)
         rows = await self._database.fetch_all(f"{sql} ORDER BY day, tendril, model", values)
         return [
-            (
-                UsageKey(date.fromisoformat(row["day"]), row["tendril"], row["model"]),
-                UsageAmount(*(row[name] for name in UsageAmount.__slots__)),
-            )
-            for row in rows
+            (UsageKey(date.fromisoformat(day), tendril, model), UsageAmount(*amount))
+            for day, tendril, model, *amount in rows
         ]
 
 
@@ -167,9 +158,7 @@ class SpenderUsage:
     async def add(self, amounts: Mapping[SpenderKey, UsageAmount]) -> None:
         """Add amounts to those stored, all in one transaction. Raises Unavailable."""
         rows = [
-            asdict(key)
-            | {"day": key.day.isoformat()}
-            | {"tokens": amount.tokens, "cost": amount.cost}
+            asdict(key) | {"day": key.day.isoformat(), "tokens": amount.tokens, "cost": amount.cost}
             for key, amount in amounts.items()
         ]
         await self._database.executemany(_ADD_SPENT, rows)
@@ -179,14 +168,7 @@ class SpenderUsage:
         rows = await self._database.fetch_all(
             "SELECT * FROM spender_usage WHERE day = ?", [day.isoformat()]
         )
-        return [
-            (
-                SpenderKey(day, row["tendril"], row["model"], row["channel"], row["person"]),
-                row["tokens"],
-                row["cost"],
-            )
-            for row in rows
-        ]
+        return [(SpenderKey(day, *spender), tokens, cost) for _, *spender, tokens, cost in rows]
 
     async def forget_before(self, day: date) -> None:
         """Delete the amounts of all days before `day`. Raises Unavailable."""
