@@ -1,7 +1,4 @@
-"""The chat log: one writer, which keeps the order of arrival, and scoped reads.
-
-Every read names a `Scope`; `storage.chat_log.event_table` is the only place that turns it into SQL.
-"""
+"""The chat log: one writer, which keeps the order of arrival, and scoped reads."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from storage.search.search import search
 __all__ = ["ChatLog", "EventContext", "Query"]
 
 _MAX_BATCH_EVENTS = 2_000  # events that are written in one transaction
-_YIELDS_PER_BATCH = 2  # iterations of the event loop before a batch is written, see `_batch`
+_YIELDS_PER_BATCH = 2  # iterations of the event loop before a batch is written
 _GATHERING_TIME = 0.005  # seconds for which commits gather before an fsync, so that one serves all
 _RECOVERY_INTERVAL = 5.0  # seconds between two looks for the journals of dead processes
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a write that failed
@@ -280,7 +277,20 @@ class ChatLog:
 
     async def _write_all(self) -> None:
         while True:
-            batch = await self._batch()
+            # A batch ends before an answer to a question of the same batch: `reply_to` needs the
+            # question's id, which is known only once the question is written.
+            batch = [self._ahead or await self._queue.get()]
+            self._ahead = None
+            # Let the other lines of this iteration of the event loop join the batch, and let tasks
+            # that the same line woke (a question's) run before an inline write blocks the loop.
+            for _ in range(_YIELDS_PER_BATCH):
+                await asyncio.sleep(0)
+            while len(batch) < _MAX_BATCH_EVENTS and not self._queue.empty():
+                pending_event = self._queue.get_nowait()
+                if pending_event.answers and not pending_event.answers.is_settled:
+                    self._ahead = pending_event
+                    break
+                batch.append(pending_event)
             events = [
                 replace(each.event, reply_to=each.answers.id or None)
                 if each.answers
@@ -298,26 +308,6 @@ class ChatLog:
                     pending_event.durable.cancel()
             self._written.put_nowait(batch)
 
-    async def _batch(self) -> list[PendingEvent]:
-        """Return the next batch of the queue.
-
-        It ends before an answer to a question of the same batch: `reply_to` needs the question's
-        id, which is known only once the question is written.
-        """
-        batch = [self._ahead or await self._queue.get()]
-        self._ahead = None
-        # Let the other lines of this iteration of the event loop join the batch, and let tasks
-        # that the same line woke (a question's) run before an inline write blocks the loop.
-        for _ in range(_YIELDS_PER_BATCH):
-            await asyncio.sleep(0)
-        while len(batch) < _MAX_BATCH_EVENTS and not self._queue.empty():
-            pending_event = self._queue.get_nowait()
-            if pending_event.answers and not pending_event.answers.is_settled:
-                self._ahead = pending_event
-                break
-            batch.append(pending_event)
-        return batch
-
     async def _write_valid(self, events: Sequence[Event]) -> Sequence[int]:
         """Write events and return their ids, 0 for one that the database rejects.
 
@@ -326,8 +316,15 @@ class ChatLog:
         """
         if not events:
             return []
+
+        def insert(db: Connection) -> Sequence[int]:
+            if self.check:
+                self.check(db)
+            return event_table.insert(db, events, live=True)
+
         try:
-            return await self._retry("write", self._write, events)
+            # Not durable: `_store_all` fsyncs, so that commits need not wait for the disk.
+            return await self._retry("write", partial(self.database.write, insert, durable=False))
         except Rejected as error:
             if len(events) == 1:
                 _log.error("log.line_rejected", type=events[0].type.value, error=str(error))
@@ -335,15 +332,6 @@ class ChatLog:
         half = len(events) // 2
         older = await self._write_valid(events[:half])
         return [*older, *await self._write_valid(events[half:])]
-
-    async def _write(self, events: Sequence[Event]) -> Sequence[int]:
-        def work(db: Connection) -> Sequence[int]:
-            if self.check:
-                self.check(db)
-            return event_table.insert(db, events, live=True)
-
-        # Neither write is durable: `_store_all` fsyncs, so that commits need not wait for the disk.
-        return await self.database.write(work, durable=False)
 
     async def _store_all(self) -> None:
         while True:
@@ -360,14 +348,14 @@ class ChatLog:
             if self._journal and not self._waiting:
                 self._journal.clear()
 
-    async def _retry(self, step: str, work: Callable[..., Awaitable[T]], *values: object) -> T:
+    async def _retry(self, step: str, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `work`, retried until it succeeds: a full disk must not lose a line.
 
         Raises Rejected, which retrying cannot mend.
         """
         while True:
             try:
-                result = await work(*values)
+                result = await work()
             except Rejected:
                 self._recover(step)  # the database can be reached
                 raise
@@ -402,13 +390,19 @@ async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Ev
         until=max(each.time for each in records) + OWN_CLOCK_SKEW,
         limit=_MAX_COMPARED,
     )
+
+    def is_same(record: Event, logged: Event) -> bool:
+        if record.msgid and logged.msgid:
+            return record.msgid == logged.msgid
+        return abs(record.time - logged.time) <= (OWN_CLOCK_SKEW if logged.own else CLOCK_SKEW)
+
     known: dict[tuple[str, ...], list[Event]] = {}
     for event in await log.find(query):
         known.setdefault(matching_key(event), []).append(event)
     found = {}
     for number, record in enumerate(records):
         candidates = known.get(matching_key(record), [])
-        if same := next((each for each in candidates if _is_same(record, each)), None):
+        if same := next((each for each in candidates if is_same(record, each)), None):
             candidates.remove(same)
             found[number] = same
     return found
@@ -420,12 +414,6 @@ def matching_key(event: Event) -> tuple[str, ...]:
     # A message of several lines is logged as one event each; its first line stands for it.
     text = event.text.partition("\n")[0]
     return (*place, event.type.value, event.nick.lower(), event.target.lower(), text)
-
-
-def _is_same(record: Event, known: Event) -> bool:
-    if record.msgid and known.msgid:
-        return record.msgid == known.msgid
-    return abs(record.time - known.time) <= (OWN_CLOCK_SKEW if known.own else CLOCK_SKEW)
 
 
 def _leave_out(db: Connection, events: Sequence[Event]) -> list[Event]:

@@ -96,9 +96,7 @@ def channels(connection: Connection, scope: Scope) -> list[ChannelStats]:
     )
     return [
         ChannelStats(
-            _place(seen[channel_id]),
-            bool(seen[channel_id]["private"]),
-            events,
+            *(_place(seen[channel_id]), bool(seen[channel_id]["private"]), events),
             None if last is None else from_micros(last),
         )
         for channel_id, events, last in rows
@@ -245,23 +243,15 @@ def _of_all_time(
         f"SELECT count(*) FROM (SELECT DISTINCT nick FROM people WHERE {where}) AS nicks", values
     ).fetchone()[0]
     lines = {None: total, True: own, False: total - own}[query.own]
-    best = _top(connection, where, values, top, is_single=len(ids) == 1)
-    return lines, 0 if query.own is False else replies, people, best
-
-
-def _top(
-    connection: Connection, where: str, values: list[Any], top: int, *, is_single: bool
-) -> list[tuple[str, int]]:
-    """Return the most talkative nicks of one channel (`is_single`) or several with their lines,
-    most first. A nick that was both ours and somebody else's has two rows in a channel, which are
-    added up."""
-    if not is_single:
+    replies = 0 if query.own is False else replies
+    # A nick that was both ours and somebody else's has two rows in a channel, which are added up.
+    if len(ids) != 1:
         rows = connection.execute(
             f"SELECT nick, sum(lines) AS n FROM people WHERE {where} GROUP BY nick"
             " ORDER BY n DESC LIMIT ?",
             [*values, top],
         )
-        return [(row[0], row[1]) for row in rows]
+        return lines, replies, people, [(row[0], row[1]) for row in rows]
     # In a single channel the index `people_lines` has this order. A nick with only one row, among
     # other such nicks, is in the result only if that row is among the first `top`; the few nicks
     # that were ours are added up separately.
@@ -275,7 +265,7 @@ def _top(
         [*values, *values],
     )
     most |= {fold_name(row[0]): (row[0], row[1]) for row in ours}
-    return sorted(most.values(), key=lambda each: -each[1])[:top]
+    return lines, replies, people, sorted(most.values(), key=lambda each: -each[1])[:top]
 
 
 def _lines_by_nick(

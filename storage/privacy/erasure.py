@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -38,7 +39,7 @@ from storage.chat_log.event import EVERYTHING, Event, Place, Scope
 from storage.chat_log.event_table import answers_quoting
 from storage.chat_log.journal import remove_events
 from storage.chat_log.opt_outs import person_of
-from storage.db.database import Address, Connection, Database, Row, to_micros
+from storage.db.database import Address, Connection, Database, to_micros
 from storage.db.errors import StorageError
 from storage.db.secure_delete import remove_copies, secure_delete
 from storage.log import ChatLog, Query
@@ -238,8 +239,14 @@ async def _plan(
     """Return the erasure of a person, not yet recorded; None if there is nothing of theirs."""
     events = await _events_of(log, person)
     others = await database.neighbours(data)
-    if not events and not await _has_reminders(database, person, others.values()):
-        return None
+    if not events and isinstance(person, Person):
+        has_reminders = bool(await Reminders(database).for_owner(person.owner))
+        for address in others.values():
+            if not has_reminders:
+                async with Database.open(address) as other:
+                    has_reminders = bool(await Reminders(other).for_owner(person.owner))
+        if not has_reminders:
+            return None
     ids = frozenset(event.id for event in events)
     names = _names_of(person, events)
     replies = await _replies(log, ids)
@@ -360,19 +367,6 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> None:
     await AuditLog(database).forget(network, names, erasure.hosts)
 
 
-async def _has_reminders(
-    database: Database, person: Person | NamedPerson, others: Iterable[Address]
-) -> bool:
-    """Return True if a person without events may have reminders, in this store or in others."""
-    if isinstance(person, NamedPerson) or await Reminders(database).for_owner(person.owner):
-        return True
-    for address in others:
-        async with Database.open(address) as other:
-            if await Reminders(other).for_owner(person.owner):
-                return True
-    return False
-
-
 async def _events_of(log: ChatLog, person: Person | NamedPerson) -> list[Event]:
     found: dict[int, Event] = {}
     for query in person.queries():
@@ -428,27 +422,26 @@ async def _said_in_their_rooms(
 async def _turns_of(database: Database, ids: frozenset[int]) -> list[DeletedTurn]:
     """Return the turns in which one of the events asked something, or that quote one."""
 
+    def is_of_them(anchor: int, messages: Sequence[Mapping[str, Any]]) -> bool:
+        return anchor in ids or any(
+            each.get("anchor", 0) in ids
+            or not ids.isdisjoint(each.get("quotes", ()))
+            or not ids.isdisjoint(each.get("quotes_beside", ()))
+            for each in messages
+        )
+
     def select(db: Connection) -> list[DeletedTurn]:
         rows = db.execute(
             "SELECT t.id, anchor, messages, room, name FROM turns t"
             " JOIN conversations c ON c.id = conversation_id"
         )
         return [
-            DeletedTurn(row["id"], row["room"], row["name"], row["anchor"])
-            for row in rows
-            if not ids.isdisjoint(_linked(row))
+            DeletedTurn(turn_id, room, name, anchor)
+            for turn_id, anchor, messages, room, name in rows
+            if is_of_them(anchor, json.loads(messages))
         ]
 
     return await database.read(select)
-
-
-def _linked(row: Row) -> Iterator[int]:
-    """Yield the ids of the events that a turn asks, or that its messages are or quote."""
-    yield row["anchor"]
-    for message in json.loads(row["messages"]):
-        yield message.get("anchor", 0)
-        yield from message.get("quotes", ())
-        yield from message.get("quotes_beside", ())
 
 
 async def _forget_texts(

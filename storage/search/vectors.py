@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from heapq import nsmallest
@@ -24,7 +24,7 @@ from pathlib import Path
 from storage.chat_log import event_table
 from storage.chat_log.event_table import Query, event_of
 from storage.chat_log.opt_outs import rules
-from storage.connection import GIVEN, Connection, Row
+from storage.connection import GIVEN, Connection
 from storage.db.database import Database
 from storage.search.models import Hit, MatchSnippet, SearchPage
 from storage.search.planner import LineConditions
@@ -88,14 +88,20 @@ class LineVectors:
     def nearest(self, conditions: LineConditions, most: int) -> list[int]:
         """Return the ids of those lines within conditions that are probably nearest, best first."""
         asked = int.from_bytes(self._asked[:_SIGNS], "little")
-        ids = nsmallest(
-            most,
-            (
-                ((int.from_bytes(row["vector"][:_SIGNS], "little") ^ asked).bit_count(), row[0])
-                for row in self._newest(conditions)
-            ),
+        where, values = event_table.conditions(self._connection, conditions.query)
+        channels = conditions.channels.rows
+        most_of_each = min(_MAX_OF_CHANNEL, _MAX_COMPARED // (len(channels) or 1))
+        sql = (
+            "SELECT event_id, vector FROM (SELECT id FROM events"
+            f" WHERE channel_id = ? AND {where} ORDER BY id DESC LIMIT {most_of_each}) AS newest"
+            " JOIN vectors ON event_id = newest.id"
         )
-        return [event_id for _, event_id in ids]
+        differences = (
+            ((int.from_bytes(vector[:_SIGNS], "little") ^ asked).bit_count(), event_id)
+            for channel in channels
+            for event_id, vector in self._connection.execute(sql, [channel, *values])
+        )
+        return [event_id for _, event_id in nsmallest(most, differences)]
 
     def likeness(self, ids: Sequence[int]) -> dict[int, float]:
         """Return the likeness of lines to the question by id, without those that have no vector."""
@@ -104,19 +110,6 @@ class LineVectors:
             [json.dumps(list(ids))],
         )
         return {row["event_id"]: likeness(self._asked, row["vector"]) for row in rows}
-
-    def _newest(self, conditions: LineConditions) -> Iterator[Row]:
-        """Yield ids and vectors of the newest lines within conditions, of each channel as many."""
-        where, values = event_table.conditions(self._connection, conditions.query)
-        channels = conditions.channels
-        most = min(_MAX_OF_CHANNEL, _MAX_COMPARED // (len(channels.rows) or 1))
-        for channel in channels.rows:
-            yield from self._connection.execute(
-                "SELECT event_id, vector FROM (SELECT id FROM events"
-                f" WHERE channel_id = ? AND {where} ORDER BY id DESC LIMIT {most}) AS newest"
-                " JOIN vectors ON event_id = newest.id",
-                [channel, *values],
-            )
 
 
 def find_near(connection: Connection, vector: Sequence[float], within: Query) -> SearchPage:
