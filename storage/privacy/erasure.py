@@ -155,19 +155,19 @@ async def count(log: ChatLog, person: Person | NamedPerson) -> int:
 
 
 async def forget(
-    database: Database, log: ChatLog, person: Person | NamedPerson, data: Path, actor: str = ""
+    log: ChatLog, person: Person | NamedPerson, data: Path, actor: str = ""
 ) -> Forgotten:
-    """Erase a person from the log in `database` and from the stores of all tendrils, which with
-    SQLite are in the folder `data`; also finish earlier erasures that are pending.
+    """Erase a person from a log and from the stores of all tendrils, which with SQLite are in the
+    folder `data`; also finish earlier erasures that are pending.
 
     `actor` is named in the audit log. Raises StorageError if the erasure could not be recorded, in
     which case nothing is removed. After any later error the result is not finished.
     """
     await asyncio.to_thread(remove_events, data, person.may_own)
-    erasure = await _plan(database, log, person, data, actor)
-    number = await PendingErasures(database).add(erasure) if erasure else 0
+    erasure = await _plan(log, person, data, actor)
+    number = await PendingErasures(log.database).add(erasure) if erasure else 0
     try:
-        finished = await finish_erasures(database, log, data)
+        finished = await finish_erasures(log, data)
     except StorageError as error:
         _log.error("erasure.not_begun", error=str(error))
         finished = {number: Forgotten(is_finished=False)}
@@ -178,17 +178,17 @@ async def forget(
     return replace(known, events=erasure.removed_events)
 
 
-async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[int, Forgotten]:
+async def finish_erasures(log: ChatLog, data: Path) -> dict[int, Forgotten]:
     """Go on with every pending erasure; return the result of each by its id.
 
     A lock lets one process at a time do so. Raises StorageError; an error of a single erasure makes
     only its result unfinished.
     """
     finished: dict[int, Forgotten] = {}
-    async with erasure_lock(database, data):
-        for erasure in await PendingErasures(database).list_all():
+    async with erasure_lock(log.database, data):
+        for erasure in await PendingErasures(log.database).list_all():
             try:
-                is_finished = await _carry_out(database, log, data, erasure)
+                is_finished = await _carry_out(log, data, erasure)
             except StorageError as error:
                 _log.error("erasure.not_finished", error=str(error))
                 is_finished = False
@@ -196,15 +196,14 @@ async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[
     return finished
 
 
-async def remove_line(
-    database: Database, log: ChatLog, place: Place, msgid: str, data: Path
-) -> None:
-    """Remove the line of a place that has this IRCv3 message id from the log in `database`.
+async def remove_line(log: ChatLog, place: Place, msgid: str, data: Path) -> None:
+    """Remove the line of a place that has this IRCv3 message id from a log.
 
     Our lines that answer or quote it go with it, and what was made of it, also in the stores of
     other tendrils, which with SQLite are in the folder `data`. Raises StorageError.
     """
-    rows = await log.database.fetch_all("SELECT id FROM events WHERE msgid = ?", [msgid])
+    database = log.database
+    rows = await database.fetch_all("SELECT id FROM events WHERE msgid = ?", [msgid])
     named = frozenset(row["id"] for row in rows)
     found = await log.find(Query(scope=Scope.from_places(place), ids=named)) if named else []
     ids = frozenset(event.id for event in found)
@@ -219,8 +218,8 @@ async def remove_line(
             await forget_people(store, (), lambda _: False, await _turns_of(store, ids))
             await scrub(store)
             await Runs(store).forget(ids, place.network, ())
-    await deletion.remove(log.database, sorted(ids | replies))
-    await deletion.scrub(log.database)
+    await deletion.remove(database, sorted(ids | replies))
+    await deletion.scrub(database)
 
 
 async def resume_erasures(log: Address, data: Path) -> bool:
@@ -229,18 +228,18 @@ async def resume_erasures(log: Address, data: Path) -> bool:
     if isinstance(log, Path) and not log.exists():
         return True
     async with Database.open(log) as database:
-        finished = await finish_erasures(database, ChatLog(database), data)
+        finished = await finish_erasures(ChatLog(database), data)
     return all(each.is_finished for each in finished.values())
 
 
 async def _plan(
-    database: Database, log: ChatLog, person: Person | NamedPerson, data: Path, actor: str
+    log: ChatLog, person: Person | NamedPerson, data: Path, actor: str
 ) -> PendingErasure | None:
     """Return the erasure of a person, not yet recorded; None if there is nothing of theirs."""
     events = await _events_of(log, person)
-    others = await database.neighbours(data)
+    others = await log.database.neighbours(data)
     if not events and isinstance(person, Person):
-        has_reminders = bool(await Reminders(database).for_owner(person.owner))
+        has_reminders = bool(await Reminders(log.database).for_owner(person.owner))
         for address in others.values():
             if not has_reminders:
                 async with Database.open(address) as other:
@@ -283,12 +282,13 @@ def _names_of(person: Person | NamedPerson, events: Sequence[Event]) -> frozense
     return frozenset(names | escaped)
 
 
-async def _carry_out(database: Database, log: ChatLog, data: Path, erasure: PendingErasure) -> bool:
+async def _carry_out(log: ChatLog, data: Path, erasure: PendingErasure) -> bool:
     """Do the remaining steps; return False if some could not be done. Raises StorageError.
 
     The log comes first, so that no tendril can quote from it again what was just removed from the
     tendril's own store.
     """
+    database = log.database
     pending = PendingErasures(database)
     in_log = [step for step in erasure.steps if step in (_RECORDS, _EVENTS)]
     # While other stores keep failing, do not rewrite the log's file at each attempt.
@@ -301,8 +301,8 @@ async def _carry_out(database: Database, log: ChatLog, data: Path, erasure: Pend
             await _forget_records(database, erasure)
             erasure = await pending.tick_off(erasure, _RECORDS)
         if _EVENTS in in_log:
-            await deletion.remove(log.database, sorted(erasure.events | erasure.replies))
-            await deletion.scrub(log.database)
+            await deletion.remove(database, sorted(erasure.events | erasure.replies))
+            await deletion.scrub(database)
             erasure = await pending.tick_off(erasure, _EVENTS)
         erasure = await _forget_elsewhere(pending, database, data, erasure)
         # Before the rewrite at the end of this context, which also removes the names' old bytes.

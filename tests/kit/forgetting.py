@@ -150,7 +150,7 @@ def leftovers(data: Path) -> list[str]:
 async def ask(data: Path) -> Forgotten:
     """Erase the person, as the command does."""
     async with Database.open(data / "irc.db") as database:
-        return await forget(database, ChatLog(database), PERSON, data)
+        return await forget(ChatLog(database), PERSON, data)
 
 
 async def restart(data: Path) -> bool:

@@ -347,18 +347,19 @@ async def test_lines_that_are_lost_at_the_end_are_all_counted(tmp_path: Path) ->
     assert [each["lines"] for each in logs if each["event"] == "log.lines_lost"] == [3]
 
 
-async def test_a_line_that_the_database_rejects_keeps_no_other_from_the_log(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database:
-        await database.write(reject_odd_lines)
-        with capture_logs() as logs:
-            async with asyncio.timeout(PATIENCE), ChatLog.open(database) as log:
-                waiting = [log.append(said(text)) for text in ("one", "odd", "two", "three")]
-                await asyncio.wait(waiting)
-                answer = log.write(replace(said("so"), own=True))
-                assert await answer.durable
-                assert [future.cancelled() for future in waiting] == [False, True, False, False]
-                assert texts(await log.find(Query(scope=HERE))) == ["one", "two", "three", "so"]
-                assert log.trouble == ""
+async def test_a_line_that_the_database_rejects_keeps_no_other_from_the_log(
+    database: Database,
+) -> None:
+    await database.write(reject_odd_lines)
+    with capture_logs() as logs:
+        async with asyncio.timeout(PATIENCE), ChatLog.open(database) as log:
+            waiting = [log.append(said(text)) for text in ("one", "odd", "two", "three")]
+            await asyncio.wait(waiting)
+            answer = log.write(replace(said("so"), own=True))
+            assert await answer.durable
+            assert [future.cancelled() for future in waiting] == [False, True, False, False]
+            assert texts(await log.find(Query(scope=HERE))) == ["one", "two", "three", "so"]
+            assert log.trouble == ""
     (rejected,) = logs
     assert rejected["event"] == "log.line_rejected"
     assert "odd" not in rejected["error"]

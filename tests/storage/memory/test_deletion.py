@@ -132,7 +132,7 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(
 ) -> None:
     async with frogs(stores("irc")) as place:
         assert SECRET.encode() in stores.raw()
-        await forget(place.database, place.log, ADA, tmp_path)
+        await forget(place.log, ADA, tmp_path)
         assert len(await place.memories.turns(ROOM, 0, 1_000, 100)) == 6
         assert SECRET.encode() not in stores.raw()
         facts = await place.memories.facts(ROOM)
@@ -149,7 +149,7 @@ async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_sai
     tmp_path: Path, stores: Stores
 ) -> None:
     async with frogs(stores("irc")) as place:
-        await forget(place.database, place.log, ADA, tmp_path)
+        await forget(place.log, ADA, tmp_path)
         watermarks = await place.memories.progress(ROOM)
         assert (watermarks.summary, watermarks.wanted, watermarks.episodes) == (0, 6, 6)
         assert await place.gaps() == [Gap(1, 3)]
@@ -168,7 +168,7 @@ async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
     async with frogs(stores("irc")) as place:
         watermarks = await place.memories.progress(ROOM)
         turns = await place.memories.turns(ROOM, 6, 8, 100)
-        await forget(place.database, place.log, ADA, tmp_path)
+        await forget(place.log, ADA, tmp_path)
         late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
         assert not await place.memories.add_episode(watermarks, 8, late, turns)
         assert not await place.memories.advance_facts(
@@ -180,23 +180,22 @@ async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
 
 @pytest.mark.parametrize("how", ["cleared", "forgotten", "opted out"])
 async def test_what_was_read_before_a_forgetting_is_void_also_in_a_room_without_memories(
-    tmp_path: Path, stores: Stores, how: str
+    tmp_path: Path, log: ChatLog, how: str
 ) -> None:
-    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
-        place = Frogs(database, log)
-        for number, nick in enumerate((SECRET, "bob", "bob")):
-            await place.asks(number, nick)
-        watermarks = await place.memories.progress(ROOM)
-        turns = await place.memories.turns(ROOM, 0, 3, 100)
-        if how == "cleared":
-            await place.conversations.clear(f"{ROOM}/{SECRET}")
-        elif how == "forgotten":
-            await forget(database, log, ADA, tmp_path)
-        else:
-            await redact(database, "irc", SECRET)
-        late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
-        assert not await place.memories.add_episode(watermarks, 3, late, turns)
-        assert await place.texts(MemoryKind.EPISODE) == []
+    place = Frogs(log.database, log)
+    for number, nick in enumerate((SECRET, "bob", "bob")):
+        await place.asks(number, nick)
+    watermarks = await place.memories.progress(ROOM)
+    turns = await place.memories.turns(ROOM, 0, 3, 100)
+    if how == "cleared":
+        await place.conversations.clear(f"{ROOM}/{SECRET}")
+    elif how == "forgotten":
+        await forget(log, ADA, tmp_path)
+    else:
+        await redact(log.database, "irc", SECRET)
+    late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
+    assert not await place.memories.add_episode(watermarks, 3, late, turns)
+    assert await place.texts(MemoryKind.EPISODE) == []
 
 
 async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are_left(
@@ -206,7 +205,7 @@ async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are
         ids = [event.id for event in await place.log.find(_everything())]
         await deletion.remove(place.log.database, ids)
         await place.database.execute_outside_transaction("DELETE FROM turns")
-        await forget(place.database, place.log, NamedPerson("irc", nick=SECRET.upper()), tmp_path)
+        await forget(place.log, NamedPerson("irc", nick=SECRET.upper()), tmp_path)
         assert SECRET.encode() not in stores.raw()
         assert [each.subject for each in await place.memories.facts(ROOM)] == ["bob"]
 
@@ -224,7 +223,7 @@ async def test_in_another_tendrils_file_goes_what_was_made_of_a_turn_that_quotes
             question = {"role": "user", "content": "who?", "name": "me"}
             answer = {"role": "assistant", "content": text, "quotes": quotes}
             await Conversations(web).add("web", Turn(0, NOON, (question, answer)))
-        await forget(place.database, place.log, ADA, tmp_path)
+        await forget(place.log, ADA, tmp_path)
         left = await Memories(web).latest("web", MemoryKind.NOTE)
         assert [memory.text for memory in left] == ["they said: a word"]
         assert SECRET.encode() not in stores.raw()
@@ -241,7 +240,7 @@ async def test_a_namesake_keeps_what_they_have_said_of_themselves(
             f"{ROOM}/{SECRET}", Turn(anchor, NOON, (message,)), ROOM
         )
         await place.memories.add(fact(SECRET, SECRET, "tea", turn))
-        await forget(place.database, place.log, ADA, tmp_path)
+        await forget(place.log, ADA, tmp_path)
         facts = await place.memories.facts(ROOM)
         assert {(each.subject, each.key) for each in facts} == {("bob", "pet"), (SECRET, "tea")}
 
@@ -269,7 +268,7 @@ async def test_memories_go_with_the_time_for_which_things_are_kept(stores: Store
         settings = StorageSettings(retention_days=1)
         late = NOON + timedelta(days=2)
         await place.memories.add(replace(fact("bob", "bob", "new", 99), time=late))
-        await expire(place.database, place.log, settings, late + timedelta(minutes=30))
+        await expire(place.log, settings, late + timedelta(minutes=30))
         (left,) = await place.memories.facts(ROOM)
         assert left.key == "new"
         assert await place.texts(MemoryKind.SUMMARY) == await place.texts(MemoryKind.EPISODE) == []

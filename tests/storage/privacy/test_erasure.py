@@ -101,7 +101,7 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Pa
         assert SECRET.encode() in raw(tmp_path)
 
         others = other_files(tmp_path, tmp_path / "irc.db")
-        gone = await forget(database, log, ADA, tmp_path)
+        gone = await forget(log, ADA, tmp_path)
 
         assert gone == Forgotten(events=301)
         assert [path.name for path in others] == ["outbox.db", "web.db"]
@@ -116,35 +116,33 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Pa
 
 
 async def test_whose_tokens_they_were_is_forgotten_and_how_many_stays(
-    tmp_path: Path, stores: Stores, database: Database, log: ChatLog
+    tmp_path: Path, stores: Stores, log: ChatLog
 ) -> None:
     expense = TokenSpend(NOON.date(), f"irc/{SECRET}", f"irc/irc/{SECRET}", "answer")
     await stored(log, said("hello"))
-    await Spending(database).add({expense: UsageAmount(1, 20, 0, 3)})
-    await forget(database, log, ADA, tmp_path)
-    spent = await Spending(database).by_purpose(NOON.date(), NOON.date())
+    await Spending(log.database).add({expense: UsageAmount(1, 20, 0, 3)})
+    await forget(log, ADA, tmp_path)
+    spent = await Spending(log.database).by_purpose(NOON.date(), NOON.date())
     assert spent == {"answer": UsageAmount(1, 20, 0, 3)}
     assert SECRET.encode() not in stores.raw()
 
 
 async def test_what_somebody_has_taught_goes_and_what_others_taught_stays_whatever_is_in_it(
-    tmp_path: Path, stores: Stores, database: Database, log: ChatLog
+    tmp_path: Path, stores: Stores, log: ChatLog
 ) -> None:
     await stored(log, said("the old pump squeaks when it rains"))
-    table = SkillTable(database)
+    table = SkillTable(log.database)
     for name, how, teacher in (
         ("own", f"Oil the {SECRET} pump.", "Ada"),
         ("other", "When the old pump squeaks when it rains, ask bob.", "bob"),
     ):
         await table.teach("irc/#frogs", TaughtSkill(name, "when it squeaks", how, teacher), NOON)
-    await forget(database, log, ADA, tmp_path)
+    await forget(log, ADA, tmp_path)
     assert [skill.name for skill in await table.list_taught("irc/#frogs")] == ["other"]
     assert SECRET.encode() not in stores.raw()
 
 
-async def test_a_borrowed_nick_erases_nothing(
-    tmp_path: Path, database: Database, log: ChatLog
-) -> None:
+async def test_a_borrowed_nick_erases_nothing(tmp_path: Path, log: ChatLog) -> None:
     await stored(log, said("mine, ada's"), said("mine too", account="ada"))
     for thief in (
         replace(ADA, host="cafe.example"),
@@ -153,14 +151,14 @@ async def test_a_borrowed_nick_erases_nothing(
         replace(ADA, user="", host=""),
         replace(ADA, host="cafe.example", account="mallory"),
     ):
-        assert await forget(database, log, thief, tmp_path) == Forgotten()
+        assert await forget(log, thief, tmp_path) == Forgotten()
     # At the same place, but not logged in: what the account has said is not theirs.
     assert await count(log, ADA) == 1
     assert len(await texts(log)) == 2
 
 
 async def test_an_account_takes_along_what_it_said_under_any_nick(
-    tmp_path: Path, database: Database, log: ChatLog
+    tmp_path: Path, log: ChatLog
 ) -> None:
     await stored(
         log,
@@ -170,13 +168,13 @@ async def test_an_account_takes_along_what_it_said_under_any_nick(
         said("four", account=None, nick="ada_"),
         said("five", account="ada", network="oftc"),
     )
-    gone = await forget(database, log, replace(ADA, account="ada"), tmp_path)
+    gone = await forget(log, replace(ADA, account="ada"), tmp_path)
     assert gone.events == 2
     assert await texts(log) == ["three", "four", "five"]
 
 
 async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(
-    tmp_path: Path, database: Database, log: ChatLog
+    tmp_path: Path, log: ChatLog
 ) -> None:
     await stored(
         log,
@@ -184,13 +182,13 @@ async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(
         said("two", network="oftc"),
         said("three", nick="bob", account="bobby"),
     )
-    assert (await forget(database, log, NamedPerson("irc", nick="ada"), tmp_path)).events == 1
-    assert (await forget(database, log, NamedPerson(None, account="bobby"), tmp_path)).events == 1
+    assert (await forget(log, NamedPerson("irc", nick="ada"), tmp_path)).events == 1
+    assert (await forget(log, NamedPerson(None, account="bobby"), tmp_path)).events == 1
     assert await texts(log) == ["two"]
 
 
 async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(
-    tmp_path: Path, database: Database, log: ChatLog
+    tmp_path: Path, log: ChatLog
 ) -> None:
     await stored(
         log,
@@ -199,7 +197,7 @@ async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(
         said("hi", 2, channel="ada"),
         said("for ada", 3, nick="Terra", own=True, channel="ada"),
     )
-    gone = await forget(database, log, ADA, tmp_path)
+    gone = await forget(log, ADA, tmp_path)
     assert gone == Forgotten(events=1)
     assert await texts(log) == ["hello, who is there", "for the other one"]
 
@@ -208,7 +206,7 @@ async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(
     "room", ["ada", "ada!~ada@home.example", "~adalove", "ada!~ada@gateway/web/home"]
 )
 async def test_a_room_of_theirs_in_which_only_the_bot_spoke_goes_with_its_traces_and_pastes(
-    room: str, tmp_path: Path, database: Database, log: ChatLog
+    room: str, tmp_path: Path, log: ChatLog
 ) -> None:
     host = "gateway/web/home" if "/" in room else "home.example"
     person = replace(ADA, host=host, account="AdaLove" if room.startswith("~") else None)
@@ -216,19 +214,19 @@ async def test_a_room_of_theirs_in_which_only_the_bot_spoke_goes_with_its_traces
     other = replace(notice, channel="bob!~bob@home.example")
     await stored(log, said("hello", 2, host=host), notice, other)
     conversation = f"irc/{room.replace('/', '%2F')}"
-    await Runs(database).begin(Run("k", conversation, "standard", "m", NOON, private=True))
+    await Runs(log.database).begin(Run("k", conversation, "standard", "m", NOON, private=True))
     hour = timedelta(hours=1)
-    await Pastes(database).add(Place("irc", room), "", "A long one.", (), hour)
-    gone = await forget(database, log, person, tmp_path)
+    await Pastes(log.database).add(Place("irc", room), "", "A long one.", (), hour)
+    gone = await forget(log, person, tmp_path)
     assert gone.events == 1
     channels = {each.place.channel for each in await log.read(statistics.channels, EVERYTHING)}
     assert channels == {"#frogs", "bob!~bob@home.example"}
     for table in ("runs", "pastes"):
-        assert await database.fetch_all(f"SELECT * FROM {table}") == []
+        assert await log.database.fetch_all(f"SELECT * FROM {table}") == []
 
 
 async def test_a_line_of_ours_goes_with_whom_it_or_the_answer_that_it_belongs_to_quotes(
-    tmp_path: Path, database: Database, log: ChatLog
+    tmp_path: Path, log: ChatLog
 ) -> None:
     hers, bobs, asked = await stored(
         log,
@@ -243,32 +241,30 @@ async def test_a_line_of_ours_goes_with_whom_it_or_the_answer_that_it_belongs_to
         log, replace(own, quotes=frozenset({hers})), replace(own, reply_to=asked), other
     )
     assert await log.read(quoted_lines, [said_unasked, bobs]) == {hers, bobs}
-    await forget(database, log, ADA, tmp_path)
+    await forget(log, ADA, tmp_path)
     assert await texts(log) == ["no, it is not", "Terra: where is the key?", "Hello, bob."]
     assert await log.read(answers_quoting, [hers]) == frozenset()
 
 
 async def test_a_turn_goes_with_whoever_has_joined_it(
-    tmp_path: Path, stores: Stores, database: Database, log: ChatLog
+    tmp_path: Path, stores: Stores, log: ChatLog
 ) -> None:
     asked, joined = await stored(log, said("and?", nick="bob"), said(f"and {SECRET}?"))
     question = {"role": "user", "content": "and?", "name": "bob"}
     follow_up = {"role": "user", "content": f"and {SECRET}?", "name": "ada", "anchor": joined}
-    await Conversations(database).add("room", Turn(asked, NOON, (question, follow_up)))
-    await forget(database, log, ADA, tmp_path)
-    assert await Conversations(database).turns("room") == []
+    await Conversations(log.database).add("room", Turn(asked, NOON, (question, follow_up)))
+    await forget(log, ADA, tmp_path)
+    assert await Conversations(log.database).turns("room") == []
     assert SECRET.encode() not in stores.raw()
 
 
-async def test_in_private_an_answer_to_somebody_else_stays(
-    tmp_path: Path, database: Database, log: ChatLog
-) -> None:
+async def test_in_private_an_answer_to_somebody_else_stays(tmp_path: Path, log: ChatLog) -> None:
     asked, _ = await stored(
         log, said("and?", nick="bob", channel="room"), said("hm", 1, channel="room")
     )
     answer = said("That is so.", 2, nick="Terra", own=True, channel="room", reply_to=asked)
     await stored(log, answer)
-    await forget(database, log, ADA, tmp_path)
+    await forget(log, ADA, tmp_path)
     assert await texts(log) == ["and?", "That is so."]
 
 
@@ -285,17 +281,17 @@ async def test_in_a_file_too_big_to_write_anew_it_is_overwritten(tmp_path: Path)
 
 
 async def test_erasing_leaves_nothing_of_what_was_deleted_before(
-    stores: Stores, database: Database, log: ChatLog
+    stores: Stores, log: ChatLog
 ) -> None:
     await deletion.remove(log.database, await stored(log, said(SECRET)))
     await deletion.scrub(log.database)
-    async with secure_delete(database):
+    async with secure_delete(log.database):
         pass
     assert SECRET.encode() not in stores.raw()
 
 
 async def test_reminders_of_a_forgotten_person_go_with_all_that_was_said_of_them(
-    tmp_path: Path, stores: Stores, database: Database, log: ChatLog
+    tmp_path: Path, stores: Stores, log: ChatLog
 ) -> None:
     # A name that PostgreSQL has not itself: it knows the language Ada.
     eve = replace(ADA, nick="plugheve")
@@ -304,9 +300,9 @@ async def test_reminders_of_a_forgotten_person_go_with_all_that_was_said_of_them
     await stored(
         log, said("plugheve: reminder: tea xyzzy", 60, nick="Terra", own=True, reply_to=asked)
     )
-    reminders = Reminders(database)
+    reminders = Reminders(log.database)
     await reminders.add(Reminder(eve.owner, place, False, "tea xyzzy", NOON))
-    await forget(database, log, eve, tmp_path)
+    await forget(log, eve, tmp_path)
     assert await reminders.all() == []
     assert await texts(log) == []
     assert b"xyzzy" not in stores.raw()
@@ -314,23 +310,21 @@ async def test_reminders_of_a_forgotten_person_go_with_all_that_was_said_of_them
 
 
 async def test_one_who_has_only_reminders_can_be_forgotten_too(
-    tmp_path: Path, stores: Stores, database: Database, log: ChatLog
+    tmp_path: Path, stores: Stores, log: ChatLog
 ) -> None:
-    reminders = Reminders(database)
+    reminders = Reminders(log.database)
     place = Place("irc", "#frogs")
     await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
-    assert await forget(database, log, ADA, tmp_path) == Forgotten()
+    assert await forget(log, ADA, tmp_path) == Forgotten()
     assert SECRET.encode() not in stores.raw()
     await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
-    assert await forget(database, log, NamedPerson(None, "ADA"), tmp_path) == Forgotten()
+    assert await forget(log, NamedPerson(None, "ADA"), tmp_path) == Forgotten()
     assert SECRET.encode() not in stores.raw()
 
 
-async def test_any_number_of_people_can_be_forgotten_at_once(
-    tmp_path: Path, database: Database, log: ChatLog
-) -> None:
+async def test_any_number_of_people_can_be_forgotten_at_once(tmp_path: Path, log: ChatLog) -> None:
     people = [replace(ADA, nick=f"ada{number}") for number in range(6)]
     await stored(log, *(said("hello", nick=person.nick) for person in people))
-    erasures = [forget(database, log, person, tmp_path) for person in people]
+    erasures = [forget(log, person, tmp_path) for person in people]
     assert await asyncio.gather(*erasures) == [Forgotten(events=1)] * len(people)
     assert await texts(log) == []

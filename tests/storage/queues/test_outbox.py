@@ -36,12 +36,11 @@ async def test_the_same_key_is_the_same_message_also_after_it_was_said(database:
     assert list(await outbox.list_unsent()) == []
 
 
-async def test_the_text_of_a_message_that_was_said_is_not_kept(stores: Stores) -> None:
-    async with Database.open(stores("outbox")) as database:
-        outbox = Outbox(database)
-        await outbox.put("a", HOME, "private matter")
-        await outbox.mark_sent((await outbox.list_unsent())[0])
-        rows = await database.fetch_all("SELECT text FROM outbox")
+async def test_the_text_of_a_message_that_was_said_is_not_kept(database: Database) -> None:
+    outbox = Outbox(database)
+    await outbox.put("a", HOME, "private matter")
+    await outbox.mark_sent((await outbox.list_unsent())[0])
+    rows = await database.fetch_all("SELECT text FROM outbox")
     assert [row["text"] for row in rows] == [""]
 
 

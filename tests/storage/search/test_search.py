@@ -25,7 +25,6 @@ from storage.search.query_parser import Mode
 from storage.search.scanner import LAST_ID
 from storage.text_index.model import IdRange, IndexQuery, Phrase, WordMatch
 from tests.kit.lines import ADA, LAKE, POND, said
-from tests.kit.stores import Stores
 
 EVERY_KIND = ["secret", "sec*", "*ecre*", "-nothing", "密", "密かな話", "from:eve", '"a secret"']
 few_files = settings(
@@ -323,23 +322,21 @@ async def test_a_cursor_that_nobody_gave_away_is_refused(log: ChatLog, cursor: s
         await log.search(asked("frogs", cursor=cursor))
 
 
-async def test_searches_run_beside_one_another_and_beside_a_writer(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
-        stored = [log.append(said(f"frogs {n}", minute=n)) for n in range(300)]
-        searches = [log.search(asked("frogs")) for _ in range(20)]
-        assert len(await asyncio.gather(*searches)) == 20
-        await asyncio.gather(*stored)
-        assert (await log.search(asked("frogs"))).count == 300
+async def test_searches_run_beside_one_another_and_beside_a_writer(log: ChatLog) -> None:
+    stored = [log.append(said(f"frogs {n}", minute=n)) for n in range(300)]
+    searches = [log.search(asked("frogs")) for _ in range(20)]
+    assert len(await asyncio.gather(*searches)) == 20
+    await asyncio.gather(*stored)
+    assert (await log.search(asked("frogs"))).count == 300
 
 
-async def test_a_search_for_no_type_of_event_finds_nothing(log: ChatLog, stores: Stores) -> None:
+async def test_a_search_for_no_type_of_event_finds_nothing(log: ChatLog) -> None:
     await log.add([said("frogs")])
     match = WordMatch(((Phrase("frogs"),),), tags=((),))
-    async with Database.open(stores("irc")) as database:
 
-        def matching(db: Connection) -> list[int]:
-            (number,) = db.execute("SELECT number FROM partitions").fetchone()
-            whole = IdRange(number, 1, LAST_ID)
-            return text_index(db).ids(db, [whole], IndexQuery(match, (), 9))
+    def matching(db: Connection) -> list[int]:
+        (number,) = db.execute("SELECT number FROM partitions").fetchone()
+        whole = IdRange(number, 1, LAST_ID)
+        return text_index(db).ids(db, [whole], IndexQuery(match, (), 9))
 
-        assert await database.read(matching) == []
+    assert await log.database.read(matching) == []
