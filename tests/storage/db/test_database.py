@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.chat_log.event import PUBLIC, Event, EventType, Place
+from storage.chat_log.event import PUBLIC, Place
 from storage.chat_log.event_table import Query
 from storage.db.database import Connection, Database, from_micros, to_micros
 from storage.db.errors import DamagedFile, NewerSchema, Unavailable
 from storage.log import ChatLog
 from storage.queues.outbox import Outbox
+from tests.kit.lines import said
 from tests.kit.patience import PATIENCE
 from tests.kit.stores import Stores
 
@@ -105,13 +106,6 @@ async def test_what_cannot_be_read_is_unavailable(tmp_path: Path) -> None:
 
 
 async def test_changes_are_told_when_somebody_else_has_written(stores: Stores) -> None:
-    line = Event(
-        network="n",
-        channel="#c",
-        type=EventType.PRIVMSG,
-        time=datetime(2026, 3, 1, tzinfo=UTC),
-        nick="ada",
-    )
     async with (
         Database.open(stores("x")) as one,
         Database.open(stores("x")) as two,
@@ -119,7 +113,7 @@ async def test_changes_are_told_when_somebody_else_has_written(stores: Stores) -
     ):
         changes = one.changes()
         await anext(changes)  # as of now
-        await ChatLog(two).add([line])
+        await ChatLog(two).add([said()])
         await anext(changes)
         assert len(await ChatLog(one).find(Query(scope=PUBLIC))) == 1
         await Outbox(two).put("key", Place("n", "#c"), "hello")

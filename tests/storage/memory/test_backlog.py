@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from storage.db.database import Database
 from storage.memory.conversations import Conversations, Turn
 from storage.memory.memories import Memories, Memory, MemoryKind, RoomBacklog, Watermarks
+from tests.kit.lines import NOON
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ROOM = "irc/#frogs"
 
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
 
 from storage.db.database import Database
 from storage.memory.conversations import MAX_TURNS, Conversations, PromptWindow, Turn
-from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, 5, tzinfo=UTC)
-
-
-@pytest.fixture
-async def database(stores: Stores) -> AsyncIterator[Database]:
-    async with Database.open(stores("irc")) as database:
-        yield database
 
 
 @pytest.fixture

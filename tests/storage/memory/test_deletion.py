@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from storage.chat_log import deletion
-from storage.chat_log.event import EVERYTHING, Event, EventType, Identity
+from storage.chat_log.event import EVERYTHING, Event, Identity
 from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.address import Address
@@ -25,25 +25,18 @@ from storage.privacy.erasure import NamedPerson, Person, forget
 from storage.privacy.retention import expire
 from storage.queues.jobs import Jobs
 from storage.settings import StorageSettings
+from tests.kit.lines import NOON
+from tests.kit.lines import said as line
 from tests.kit.stores import Stores
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ROOM = "irc/#frogs"
 SECRET = "xyzzyplughplover"
 ADA = Person("irc", SECRET, "~ada", "home.example", None)
 
 
 def said(text: str, nick: str, minute: int) -> Event:
-    return Event(
-        network="irc",
-        channel="#frogs",
-        type=EventType.PRIVMSG,
-        time=NOON + timedelta(minutes=minute),
-        nick=nick,
-        user=f"~{nick}" if nick != SECRET else "~ada",
-        host="home.example",
-        text=text,
-    )
+    user = f"~{nick}" if nick != SECRET else "~ada"
+    return line(text, minute, channel="#frogs", nick=nick, user=user, host="home.example")
 
 
 def fact(subject: str, source: str, key: str, turn: int, text: str = "a frog") -> Memory:
@@ -71,10 +64,8 @@ class Frogs:
     """A channel on which three people have asked in turn, with all that was made of it."""
 
     def __init__(self, database: Database, log: ChatLog) -> None:
-        self.database = database
-        self.log = log
-        self.conversations = Conversations(database)
-        self.memories = Memories(database)
+        self.database, self.log = database, log
+        self.conversations, self.memories = Conversations(database), Memories(database)
 
     async def filled(self) -> None:
         """Have nine turns, three episodes, a summary, facts, a note and a job."""
@@ -202,7 +193,8 @@ async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are
     tmp_path: Path, stores: Stores
 ) -> None:
     async with frogs(stores("irc")) as place:
-        ids = [event.id for event in await place.log.find(_everything())]
+        everything = Query(scope=EVERYTHING, limit=1_000)
+        ids = [event.id for event in await place.log.find(everything)]
         await deletion.remove(place.log.database, ids)
         await place.database.execute_outside_transaction("DELETE FROM turns")
         await forget(place.log, NamedPerson("irc", nick=SECRET.upper()), tmp_path)
@@ -214,8 +206,8 @@ async def test_in_another_tendrils_file_goes_what_was_made_of_a_turn_that_quotes
     tmp_path: Path, stores: Stores
 ) -> None:
     async with frogs(stores("irc")) as place, Database.open(stores("web")) as web:
-        (line,) = await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
-        for text, quotes in ((f"they said: {SECRET}", [line]), ("they said: a word", [])):
+        (word,) = await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
+        for text, quotes in ((f"they said: {SECRET}", [word]), ("they said: a word", [])):
             note = Memory(
                 layer=MemoryKind.NOTE, room="web", text=text, time=NOON, conversation="web"
             )
@@ -285,7 +277,3 @@ async def test_two_jobs_that_read_the_same_turns_store_them_once(stores: Stores)
         )
         assert sorted(results) == [False, False, True]
         assert (await place.texts(MemoryKind.EPISODE)).count("once") == 1
-
-
-def _everything() -> Query:
-    return Query(scope=EVERYTHING, limit=1_000)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from storage.chat_log.event import Event, EventType
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.log import ChatLog
@@ -17,9 +16,9 @@ from storage.memory.conversations import Conversations, Turn
 from storage.privacy.erasure import NamedPerson, Person, forget
 from storage.runs.reader import newest_runs, read_run, read_turn, runs_for_event
 from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
+from tests.kit.lines import NOON, said
 from tests.kit.stores import Stores
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECRET = "xyzzyplughplover"
 RUN = Run("k", "irc/#frogs/ada", "standard", "terra", NOON, model_profile="capable")
 ENDED = RunEnd(NOON + timedelta(seconds=3), "answered", "", 10, 4, 2, 1, cut=True)
@@ -123,22 +122,13 @@ async def test_old_runs_are_removed_and_those_that_go_on_are_not(
 async def test_forgetting_somebody_leaves_no_byte_of_their_runs(
     tmp_path: Path, stores: Stores
 ) -> None:
-    said = Event(
-        network="irc",
-        channel="#frogs",
-        type=EventType.PRIVMSG,
-        time=NOON,
-        nick="ada",
-        user="~ada",
-        host="home.example",
-        text=f"tell me of {SECRET}",
-    )
+    line = said(f"tell me of {SECRET}", channel="#frogs", user="~ada", host="home.example")
     async with (
         Database.open(stores("irc")) as database,
         ChatLog.open(database) as log,
         Database.open(stores("cron")) as other,
     ):
-        anchor = await log.append(said)
+        anchor = await log.append(line)
         runs = Runs(database)
         mine = [
             replace(RUN, key="asked", conversation="irc/#frogs/zoe", question_event_id=anchor),

@@ -212,18 +212,20 @@ async def test_a_search_finds_exactly_the_lines_that_have_all_words_and_lack_one
 
 
 @pytest.mark.parametrize("order", Order)
-@pytest.mark.parametrize("text", ["frogs", "*rog*", "-toads", "fr*"])
 async def test_pages_have_every_hit_once_whatever_is_said_meanwhile(
-    log: ChatLog, text: str, order: Order
+    log: ChatLog, order: Order
 ) -> None:
-    ids = await log.add([said(f"frogs {'frogs ' * (n % 3)}{n}", minute=n) for n in range(700)])
-    seen: list[int] = []
-    async for page in pages(log, asked(text, order=order, limit=90)):
-        seen += [hit.event.id for hit in page.hits]
-        await log.add([said("more frogs", minute=1_000)])
-    assert sorted(seen) == ids
-    if order is Order.TIME:
-        assert seen == ids[::-1]
+    ids = [*await log.add([said(f"frogs {'frogs ' * (n % 3)}{n}", minute=n) for n in range(700)])]
+    for text in ("frogs", "*rog*", "-toads", "fr*"):
+        seen: list[int] = []
+        new: list[int] = []
+        async for page in pages(log, asked(text, order=order, limit=90)):
+            seen += [hit.event.id for hit in page.hits]
+            new += await log.add([said("more frogs", minute=1_000)])
+        assert sorted(seen) == ids, text
+        if order is Order.TIME:
+            assert seen == ids[::-1]
+        ids += new
 
 
 async def test_hits_are_counted_up_to_a_thousand(log: ChatLog) -> None:
@@ -276,11 +278,11 @@ async def test_a_snippet_shows_where_the_words_are(log: ChatLog) -> None:
     assert long.text.endswith("…")
 
 
-@pytest.mark.parametrize("part", ["蛙", "蛙が", "蛙が鳴", "鳴く"])
-async def test_scripts_without_spaces_are_searched(log: ChatLog, part: str) -> None:
+async def test_scripts_without_spaces_are_searched(log: ChatLog) -> None:
     await log.add([said("池の蛙が鳴く夜"), said("静かな夜", minute=1)])
-    assert await found(log, part) == ["池の蛙が鳴く夜"]
-    assert await found(log, f'"{part}"') == ["池の蛙が鳴く夜"]
+    for part in ("蛙", "蛙が", "蛙が鳴", "鳴く"):
+        assert await found(log, part) == ["池の蛙が鳴く夜"], part
+        assert await found(log, f'"{part}"') == ["池の蛙が鳴く夜"], part
 
 
 async def test_code_and_addresses_are_found_as_they_stand(log: ChatLog) -> None:
@@ -316,10 +318,10 @@ async def test_facets_tell_where_and_by_whom_and_when(log: ChatLog) -> None:
     assert facets.months == (("2026-06", 1), ("2026-05", 2))
 
 
-@pytest.mark.parametrize("cursor", ["", "1", "a.b.c", "1.2.3.4", "1.2.-3", "٣.1.1", "9" * 99])
-async def test_a_cursor_that_nobody_gave_away_is_refused(log: ChatLog, cursor: str) -> None:
-    with pytest.raises(BadCursor, match="next_cursor"):
-        await log.search(asked("frogs", cursor=cursor))
+async def test_a_cursor_that_nobody_gave_away_is_refused(log: ChatLog) -> None:
+    for cursor in ("", "1", "a.b.c", "1.2.3.4", "1.2.-3", "٣.1.1", "9" * 99):
+        with pytest.raises(BadCursor, match="next_cursor"):
+            await log.search(asked("frogs", cursor=cursor))
 
 
 async def test_searches_run_beside_one_another_and_beside_a_writer(log: ChatLog) -> None:
