@@ -89,9 +89,8 @@ class Table:
         after: tuple[Any, ...] = ()
         while True:
             where = f"WHERE ({key}) > ({', '.join('?' * len(after))})" if after else ""
-            rows = db.execute(
-                f"{select} {where} ORDER BY {key} LIMIT ?", [*after, ROWS_PER_BATCH]
-            ).fetchall()
+            sql = f"{select} {where} ORDER BY {key} LIMIT ?"
+            rows = db.execute(sql, [*after, ROWS_PER_BATCH]).fetchall()
             if not rows:
                 return
             # PostgreSQL cannot store NUL in text: both sides are compared without it.

@@ -73,8 +73,6 @@ def newest_id_in_channels(connection: Connection, query: Query) -> int:
     """Return the id of the event that arrived last on the channels of `query`, whatever else it
     asks for; 0 when there is none."""
     channels = channels_in(connection, query)
-    row = connection.execute(
-        f"SELECT event_id FROM {_IN_CHANNELS} ORDER BY seq DESC LIMIT 1",
-        [json.dumps(list(channels.rows))],
-    ).fetchone()
+    sql = f"SELECT event_id FROM {_IN_CHANNELS} ORDER BY seq DESC LIMIT 1"
+    row = connection.execute(sql, [json.dumps(list(channels.rows))]).fetchone()
     return int(row[0]) if row else 0

@@ -141,9 +141,8 @@ def days(connection: Connection, query: Query, zone: tzinfo = UTC) -> list[DaySt
     """
     ids = _counted_as(channels_in(connection, query))
     where = f"channel_id IN ({_placeholders(ids)})"
-    first, last = connection.execute(
-        f"SELECT min(hour), max(hour) FROM hours WHERE {where}", ids
-    ).fetchone()
+    sql = f"SELECT min(hour), max(hour) FROM hours WHERE {where}"
+    first, last = connection.execute(sql, ids).fetchone()
     if first is None:
         return []
     # Whole hours only: `since` is rounded down and `until` up.
@@ -255,9 +254,8 @@ def _of_all_time(
     # In a single channel the index `people_lines` has this order. A nick with only one row, among
     # other such nicks, is in the result only if that row is among the first `top`; the few nicks
     # that were ours are added up separately.
-    rows = connection.execute(
-        f"SELECT nick, lines FROM people WHERE {where} ORDER BY lines DESC LIMIT ?", [*values, top]
-    )
+    sql = f"SELECT nick, lines FROM people WHERE {where} ORDER BY lines DESC LIMIT ?"
+    rows = connection.execute(sql, [*values, top])
     most = {fold_name(row[0]): (row[0], row[1]) for row in rows}
     ours = connection.execute(
         f"SELECT nick, sum(lines) FROM people WHERE {where} AND nick IN"
@@ -290,10 +288,8 @@ def _lines_by_nick(
     for column, value in (("nick", query.nick), ("own", query.own)):
         if value is not None:
             where, values = f"{where} AND {column} = ?", [*values, value]
-    whole = connection.execute(
-        f"SELECT nick, sum(lines), sum(replies) FROM people_days WHERE {where} GROUP BY nick",
-        values,
-    )
+    sql = f"SELECT nick, sum(lines), sum(replies) FROM people_days WHERE {where} GROUP BY nick"
+    whole = connection.execute(sql, values)
     return _merge_counts([*whole, *_in_log(connection, edges, seen)])
 
 

@@ -106,9 +106,8 @@ class Conversations:
 
     async def room(self, name: str) -> str:
         """Return the room of a conversation: its own name as long as it is not stored."""
-        row = await self._database.fetch_one(
-            "SELECT room FROM conversations WHERE name = ?", [name]
-        )
+        sql = "SELECT room FROM conversations WHERE name = ?"
+        row = await self._database.fetch_one(sql, [name])
         return str(row["room"]) if row else name
 
     async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
@@ -116,9 +115,8 @@ class Conversations:
         first, read in one snapshot."""
 
         def both(db: Connection) -> tuple[PromptWindow, list[Turn]]:
-            row = db.execute(
-                "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
-            ).fetchone()
+            sql = "SELECT log_start, turn_start FROM conversations WHERE name = ?"
+            row = db.execute(sql, [name]).fetchone()
             window = PromptWindow(*row) if row else PromptWindow()
             return window, _turns(db, name, window.turn_start, MAX_TURNS)
 

@@ -233,10 +233,8 @@ class Memories:
 
     async def fact(self, room: str, subject: str, key: str) -> Memory | None:
         """Return the fact about a person under a key, if there is one."""
-        row = await self._database.fetch_one(
-            "SELECT * FROM memories WHERE room = ? AND layer = 'fact' AND subject = ? AND key = ?",
-            [room, subject, key],
-        )
+        sql = "SELECT * FROM memories WHERE room = ? AND layer = 'fact' AND subject = ? AND key = ?"
+        row = await self._database.fetch_one(sql, [room, subject, key])
         return memory_of(row) if row else None
 
     async def search(self, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
@@ -264,10 +262,8 @@ class Memories:
             return Watermarks(*row)
         # A random version: if the row is deleted and created again, results that were read
         # before are still void.
-        await self._database.execute(
-            "INSERT INTO memory_rooms (room, version) VALUES (?, ?) ON CONFLICT DO NOTHING",
-            [room, secrets.randbits(62)],
-        )
+        sql = "INSERT INTO memory_rooms (room, version) VALUES (?, ?) ON CONFLICT DO NOTHING"
+        await self._database.execute(sql, [room, secrets.randbits(62)])
         row = await self._database.fetch_one(_PROGRESS, [room])
         return Watermarks(*row) if row else Watermarks(room)
 
@@ -315,9 +311,8 @@ class Memories:
     async def want_summary(self, room: str, through: int) -> None:
         """Have the next summary of a room include the turns up to `through`."""
         await self.progress(room)
-        await self._database.execute(
-            "UPDATE memory_rooms SET wanted = ?2 WHERE room = ?1 AND wanted < ?2", [room, through]
-        )
+        sql = "UPDATE memory_rooms SET wanted = ?2 WHERE room = ?1 AND wanted < ?2"
+        await self._database.execute(sql, [room, through])
 
     async def advance_summary(
         self,
@@ -362,10 +357,8 @@ class Memories:
             if isinstance(place, Gap):
                 if not _current(db, watermarks):
                     return False
-                db.execute(
-                    "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?",
-                    [watermarks.room, place.first_turn],
-                )
+                sql = "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?"
+                db.execute(sql, [watermarks.room, place.first_turn])
             elif not _move(db, watermarks, "episodes", place):
                 return False
             if episode:
@@ -390,10 +383,8 @@ class Memories:
                 if fact.subject not in opted_out:
                     _add(db, fact)
             learnt = "room = ? AND layer = 'fact' AND manual = 0"
-            db.execute(
-                f"DELETE FROM memories WHERE {learnt} AND time < ?",
-                [watermarks.room, to_micros(oldest)],
-            )
+            sql = f"DELETE FROM memories WHERE {learnt} AND time < ?"
+            db.execute(sql, [watermarks.room, to_micros(oldest)])
             _keep_newest(db, learnt, "time", [watermarks.room, LEARNT_FACTS])
             return True
 
@@ -422,9 +413,8 @@ class Memories:
         """
 
         def reading(db: Connection) -> RoomMemorySnapshot:
-            row = db.execute(
-                "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?", [room]
-            ).fetchone()
+            sql = "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?"
+            row = db.execute(sql, [room]).fetchone()
             text, turn = tuple(row) if row else ("", 0)
             since = db.execute(_SINCE, [room, turn]).fetchone()
             last = None if since["newest"] is None else from_micros(since["time"])
@@ -445,10 +435,8 @@ class Memories:
         def work(db: Connection) -> bool:
             if not _current(db, watermarks):
                 return False
-            db.execute(
-                "UPDATE memory_rooms SET shown = ?, shown_turn = ? WHERE room = ?",
-                [text, turn, watermarks.room],
-            )
+            sql = "UPDATE memory_rooms SET shown = ?, shown_turn = ? WHERE room = ?"
+            db.execute(sql, [text, turn, watermarks.room])
             return True
 
         return await self._database.write(work)
@@ -489,10 +477,8 @@ def _add(db: Connection, memory: Memory) -> int:
 def invalidate_prompt_view(db: Connection, room: str) -> None:
     """Delete the text that prompts show, so that it is chosen again, and void the results of jobs
     that have read the room before."""
-    db.execute(
-        "UPDATE memory_rooms SET shown = '', shown_turn = 0, version = version + 1 WHERE room = ?",
-        [room],
-    )
+    sql = "UPDATE memory_rooms SET shown = '', shown_turn = 0, version = version + 1 WHERE room = ?"
+    db.execute(sql, [room])
 
 
 def memory_of(row: Mapping[str, Any] | Row) -> Memory:
@@ -527,10 +513,8 @@ def _sources_in(turns: Sequence[RoomTurn]) -> set[tuple[str, str]]:
 def _add_made(db: Connection, memory: Memory, sources: Iterable[tuple[str, str]]) -> None:
     """Add an episode or a summary that was made of what people said, and keep the newest ones."""
     memory_id = _add(db, memory)
-    db.executemany(
-        "INSERT INTO memory_sources VALUES (?, ?, ?)",
-        [(memory_id, *source) for source in sorted(sources)],
-    )
+    sql = "INSERT INTO memory_sources VALUES (?, ?, ?)"
+    db.executemany(sql, [(memory_id, *source) for source in sorted(sources)])
     which = "room = ? AND layer = 'episode'"
     _keep_newest(db, which, "last_turn", [memory.room, EPISODES])
 

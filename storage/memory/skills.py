@@ -81,20 +81,16 @@ class SkillTable:
     async def scores(self, room: str) -> dict[str, tuple[int, float]]:
         """Return uses and score of those skills of a room that were used, by name. Raises
         Unavailable."""
-        rows = await self._database.fetch_all(
-            "SELECT name, uses, score FROM skills WHERE room = ? AND uses > 0 ORDER BY name", [room]
-        )
+        sql = "SELECT name, uses, score FROM skills WHERE room = ? AND uses > 0 ORDER BY name"
+        rows = await self._database.fetch_all(sql, [room])
         return {row["name"]: (row["uses"], row["score"]) for row in rows}
 
     async def forget_of(self, names: Collection[str]) -> None:
         """Delete the skills that anybody of these `names` has taught. Raises Unavailable."""
-        await self._database.executemany(
-            "DELETE FROM skills WHERE room != '' AND teacher = ?", [[name] for name in names]
-        )
+        sql = "DELETE FROM skills WHERE room != '' AND teacher = ?"
+        await self._database.executemany(sql, [[name] for name in names])
 
     async def forget(self, room: str, name: str | None = None) -> int:
         """Delete one skill taught in a room, or all; return how many. Raises Unavailable."""
-        return await self._database.execute(
-            "DELETE FROM skills WHERE room = ? AND room != '' AND name = coalesce(?, name)",
-            [room, name],
-        )
+        sql = "DELETE FROM skills WHERE room = ? AND room != '' AND name = coalesce(?, name)"
+        return await self._database.execute(sql, [room, name])

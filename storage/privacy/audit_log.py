@@ -42,9 +42,8 @@ class AuditLog:
 
     async def latest(self, limit: int = 50) -> list[AuditEntry]:
         """Return the newest `limit` entries, oldest first."""
-        rows = await self._database.fetch_all(
-            "SELECT * FROM audit ORDER BY rowid DESC LIMIT ?", [limit]
-        )
+        sql = "SELECT * FROM audit ORDER BY rowid DESC LIMIT ?"
+        rows = await self._database.fetch_all(sql, [limit])
         return [
             AuditEntry(
                 Place(row["network"], row["channel"]),
@@ -75,9 +74,8 @@ class AuditLog:
             if nameless != [*texts]:
                 changed.append([*nameless, row["rowid"]])
         if changed:
-            await self._database.executemany(
-                "UPDATE audit SET target = ?, reason = ? WHERE rowid = ?", changed
-            )
+            sql = "UPDATE audit SET target = ?, reason = ? WHERE rowid = ?"
+            await self._database.executemany(sql, changed)
 
 
 def insert_entry(db: Connection, entry: AuditEntry) -> None:

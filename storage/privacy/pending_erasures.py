@@ -86,9 +86,8 @@ class PendingErasures:
     async def tick_off(self, erasure: PendingErasure, step: str) -> PendingErasure:
         """Record that a step is done; return what is left of the erasure."""
         left = replace(erasure, steps=tuple(each for each in erasure.steps if each != step))
-        await self._database.execute(
-            "UPDATE erasures SET steps = ? WHERE id = ?", [json.dumps(left.steps), erasure.id]
-        )
+        sql = "UPDATE erasures SET steps = ? WHERE id = ?"
+        await self._database.execute(sql, [json.dumps(left.steps), erasure.id])
         return left
 
     async def make_nameless(self, erasure_id: int) -> None:

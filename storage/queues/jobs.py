@@ -176,10 +176,8 @@ class Jobs:
                 db, job, state="done", finished=to_micros(now), result=json.dumps(result), error=""
             )
             if ended:
-                db.execute(
-                    "UPDATE jobs SET state = 'pending' WHERE depends_on = ? AND state = 'waiting'",
-                    [job.id],
-                )
+                sql = "UPDATE jobs SET state = 'pending' WHERE depends_on = ? AND state = 'waiting'"
+                db.execute(sql, [job.id])
             return ended
 
         ended = await self._database.write(end)

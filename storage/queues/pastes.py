@@ -76,15 +76,12 @@ class Pastes:
 
     async def save_rest(self, token: str, rest: tuple[str, ...]) -> None:
         """Store the lines that are still left to say."""
-        await self._database.execute(
-            "UPDATE pastes SET rest = ? WHERE id = ?", ["\n".join(rest), token]
-        )
+        sql = "UPDATE pastes SET rest = ? WHERE id = ?"
+        await self._database.execute(sql, ["\n".join(rest), token])
 
     async def _fetch(self, where: str, *values: str | int) -> Paste | None:
-        row = await self._database.fetch_one(
-            f"SELECT * FROM pastes WHERE expires > ? AND {where}",
-            [to_micros(datetime.now(UTC)), *values],
-        )
+        sql = f"SELECT * FROM pastes WHERE expires > ? AND {where}"
+        row = await self._database.fetch_one(sql, [to_micros(datetime.now(UTC)), *values])
         if row is None:
             return None
         return Paste(

@@ -90,16 +90,14 @@ class Reminders:
 
     async def for_owner(self, owner: Owner) -> Sequence[Reminder]:
         """Return an owner's reminders, the next one first."""
-        rows = await self._database.fetch_all(
-            f"SELECT * FROM reminders WHERE {_OWN} ORDER BY due, id", asdict(owner)
-        )
+        sql = f"SELECT * FROM reminders WHERE {_OWN} ORDER BY due, id"
+        rows = await self._database.fetch_all(sql, asdict(owner))
         return [_reminder(row) for row in rows]
 
     async def move(self, reminder: Reminder, due: datetime) -> Reminder:
         """Set another due time, as for the next occurrence of a recurring reminder."""
-        await self._database.execute(
-            "UPDATE reminders SET due = ? WHERE id = ?", [to_micros(due), reminder.id]
-        )
+        sql = "UPDATE reminders SET due = ? WHERE id = ?"
+        await self._database.execute(sql, [to_micros(due), reminder.id])
         return replace(reminder, due=due)
 
     async def remove(self, number: int, owner: Owner | None = None) -> bool:
@@ -115,9 +113,8 @@ class Reminders:
 
     async def forget_asked(self, question_event_ids: Iterable[int]) -> None:
         """Delete the reminders that these lines of the log asked for, whoever owns them."""
-        await self._database.execute(
-            f"DELETE FROM reminders WHERE anchor IN {GIVEN}", [json.dumps(list(question_event_ids))]
-        )
+        sql = f"DELETE FROM reminders WHERE anchor IN {GIVEN}"
+        await self._database.execute(sql, [json.dumps(list(question_event_ids))])
 
     async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
         """Delete all reminders under a nick, an account or both, on one network or on all; return

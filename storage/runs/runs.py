@@ -147,16 +147,13 @@ class Runs:
 
     async def end_effect(self, run: str, effect: Effect) -> None:
         """Record the result of an effect."""
-        await self._database.execute(
-            f"UPDATE effects SET result = ? WHERE run_id = {_ID} AND key = ?",
-            [effect.result, run, effect.key],
-        )
+        sql = f"UPDATE effects SET result = ? WHERE run_id = {_ID} AND key = ?"
+        await self._database.execute(sql, [effect.result, run, effect.key])
 
     async def drop_effect(self, run: str, key: str) -> None:
         """Remove an effect that did not happen after all."""
-        await self._database.execute(
-            f"DELETE FROM effects WHERE run_id = {_ID} AND key = ?", [run, key]
-        )
+        sql = f"DELETE FROM effects WHERE run_id = {_ID} AND key = ?"
+        await self._database.execute(sql, [run, key])
 
     async def end(self, run: str, ended: RunEnd, steps: Sequence[Step]) -> None:
         """Close a run, unless it was deleted. Its steps replace those of earlier attempts."""
@@ -176,9 +173,8 @@ class Runs:
 
     async def interrupt(self) -> int:
         """Close all runs that an earlier process has left open; return how many."""
-        return await self._database.execute(
-            "UPDATE runs SET outcome = 'interrupted', ended = started WHERE outcome = 'running'"
-        )
+        sql = "UPDATE runs SET outcome = 'interrupted', ended = started WHERE outcome = 'running'"
+        return await self._database.execute(sql)
 
     async def expire(self, now: datetime, days: int) -> None:
         """Delete closed runs that are older than `days` (with 0 none is too old), and those that
@@ -192,9 +188,8 @@ class Runs:
 
     async def clear(self, conversation: str) -> int:
         """Delete the runs of a conversation; return how many."""
-        return await self._database.execute(
-            "DELETE FROM runs WHERE conversation = ?", [conversation]
-        )
+        sql = "DELETE FROM runs WHERE conversation = ?"
+        return await self._database.execute(sql, [conversation])
 
     async def forget(
         self, lines: Collection[int], network: str | None, names: Collection[str]

@@ -105,10 +105,8 @@ class LineVectors:
 
     def likeness(self, ids: Sequence[int]) -> dict[int, float]:
         """Return the likeness of lines to the question by id, without those that have no vector."""
-        rows = self._connection.execute(
-            f"SELECT event_id, vector FROM vectors WHERE event_id IN {GIVEN}",
-            [json.dumps(list(ids))],
-        )
+        sql = f"SELECT event_id, vector FROM vectors WHERE event_id IN {GIVEN}"
+        rows = self._connection.execute(sql, [json.dumps(list(ids))])
         return {row["event_id"]: likeness(self._asked, row["vector"]) for row in rows}
 
 

@@ -47,10 +47,8 @@ class Fts5Index:
             " VALUES ('delete', ?, ?, ?)",
             lines,
         )
-        connection.executemany(
-            f"INSERT INTO parts_{number} (parts_{number}, rowid, text) VALUES ('delete', ?, ?)",
-            _texts(lines),
-        )
+        sql = f"INSERT INTO parts_{number} (parts_{number}, rowid, text) VALUES ('delete', ?, ?)"
+        connection.executemany(sql, _texts(lines))
 
     def merge(self, connection: Connection, number: int, *, begin: bool) -> bool:
         """Run one step of an incremental merge; return True while there is more to merge."""
@@ -105,10 +103,8 @@ class Fts5Index:
     def count(self, connection: Connection, number: int, match: WordMatch, most: int) -> int:
         """Count the matching lines of a partition, up to `most`."""
         table = f"words_{number}"
-        rows = connection.execute(
-            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)",
-            [_expression(match), most],
-        )
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)"
+        rows = connection.execute(sql, [_expression(match), most])
         return int(rows.fetchone()[0])
 
 

@@ -165,9 +165,8 @@ class SpenderUsage:
 
     async def read(self, day: date) -> Sequence[tuple[SpenderKey, int, float]]:
         """Return the keys of a day, each with its tokens and their cost. Raises Unavailable."""
-        rows = await self._database.fetch_all(
-            "SELECT * FROM spender_usage WHERE day = ?", [day.isoformat()]
-        )
+        sql = "SELECT * FROM spender_usage WHERE day = ?"
+        rows = await self._database.fetch_all(sql, [day.isoformat()])
         return [(SpenderKey(day, *spender), tokens, cost) for _, *spender, tokens, cost in rows]
 
     async def forget_before(self, day: date) -> None:

@@ -189,9 +189,8 @@ class PostgresBackend:
                 with self._writers.connection() as raw, raw.transaction():
                     # The old session may still hold the lock and be about to commit: wait for it.
                     raw.execute(_LOCK_SCHEMA)
-                    row = raw.execute(
-                        "SELECT last_write FROM writers WHERE name = %s", [self._name]
-                    ).fetchone()
+                    query = "SELECT last_write FROM writers WHERE name = %s"
+                    row = raw.execute(query, [self._name]).fetchone()
             except psycopg.Error:
                 if time.monotonic() > until:
                     raise
