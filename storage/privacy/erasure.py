@@ -49,7 +49,7 @@ from storage.privacy.audit_log import AuditLog
 from storage.privacy.pending_erasures import PendingErasure, PendingErasures, erasure_lock
 from storage.queues.reminders import Owner, Reminders
 from storage.runs.runs import Runs
-from storage.usage.token_spending import Spending
+from storage.usage.usage import Spending
 
 _COPIES, _RECORDS, _EVENTS = "copies", "records", "events"
 """The steps that are not named after another tendril's store."""

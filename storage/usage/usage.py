@@ -1,4 +1,5 @@
-"""Token usage of requests, and of each tendril, by model and day, in the agent server's file.
+"""Token usage of requests, and of each tendril, by model and day, in the agent server's file; and
+what a tendril has spent, by purpose, in its own.
 
 Amounts are counted in memory and written behind every few seconds, so that no answer waits for the
 file. While it cannot be written (a full disk, a lock) they stay in memory and are written later.
@@ -15,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from storage.connection import adding
+from storage.connection import Connection, adding
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 
@@ -27,6 +28,14 @@ _SPENDER = ("day", "tendril", "model", "channel", "person")
 _ADD_SPENT = f"""
 INSERT INTO spender_usage VALUES (:{", :".join(_SPENDER)}, :tokens, :cost)
 {adding("spender_usage", _SPENDER, ("tokens", "cost"))}"""
+_EXPENSE = ("day", "room", "conversation", "purpose")
+_ADDING_EXPENSES = adding("spending", _EXPENSE, _AMOUNTS[:-1])
+_ADD_EXPENSES = f"""
+INSERT INTO spending VALUES (:{", :".join((*_EXPENSE, *_AMOUNTS[:-1]))}) {_ADDING_EXPENSES}"""
+_SUM_OF_EXPENSES = ", ".join(f"sum({each})" for each in _AMOUNTS[:-1])
+_NAMELESS_EXPENSES = f"""
+INSERT INTO spending SELECT day, '', '', purpose, {_SUM_OF_EXPENSES} FROM spending
+WHERE (room, conversation) != ('', '') AND {{which}} GROUP BY day, purpose {_ADDING_EXPENSES}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,14 @@ class UsageAmount:
         return UsageAmount(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
+def _rows_of(amounts: Mapping[Any, UsageAmount]) -> list[dict[str, Any]]:
+    """Return the values of a row for each amount, by the names of its columns."""
+    return [
+        asdict(key) | {"day": key.day.isoformat(), "tokens": amount.tokens} | asdict(amount)
+        for key, amount in amounts.items()
+    ]
+
+
 class UsageTable:
     """The amounts in a database file."""
 
@@ -114,11 +131,7 @@ class UsageTable:
 
     async def add(self, amounts: Mapping[UsageKey, UsageAmount]) -> None:
         """Add amounts to those stored, all in one transaction. Raises Unavailable."""
-        rows = [
-            asdict(key) | {"day": key.day.isoformat()} | asdict(amount)
-            for key, amount in amounts.items()
-        ]
-        await self._database.executemany(_ADD, rows)
+        await self._database.executemany(_ADD, _rows_of(amounts))
 
     async def read(
         self, since: date, until: date, tendril: str | None = None
@@ -157,11 +170,7 @@ class SpenderUsage:
 
     async def add(self, amounts: Mapping[SpenderKey, UsageAmount]) -> None:
         """Add amounts to those stored, all in one transaction. Raises Unavailable."""
-        rows = [
-            asdict(key) | {"day": key.day.isoformat(), "tokens": amount.tokens, "cost": amount.cost}
-            for key, amount in amounts.items()
-        ]
-        await self._database.executemany(_ADD_SPENT, rows)
+        await self._database.executemany(_ADD_SPENT, _rows_of(amounts))
 
     async def read(self, day: date) -> Sequence[tuple[SpenderKey, int, float]]:
         """Return the keys of a day, each with its tokens and their cost. Raises Unavailable."""
@@ -172,6 +181,70 @@ class SpenderUsage:
     async def forget_before(self, day: date) -> None:
         """Delete the amounts of all days before `day`. Raises Unavailable."""
         await self._database.execute("DELETE FROM spender_usage WHERE day < ?", [day.isoformat()])
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSpend:
+    """The key of an amount: UTC day, room, conversation and purpose."""
+
+    day: date
+    room: str
+    conversation: str
+    purpose: str
+
+
+class Spending:
+    """The amounts in a tendril's file. Their cost is computed by the agent server only."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, amounts: Mapping[TokenSpend, UsageAmount]) -> None:
+        """Add amounts to those stored, all in one transaction. Raises Unavailable."""
+        await self._database.executemany(_ADD_EXPENSES, _rows_of(amounts))
+
+    async def by_purpose(
+        self, since: date, until: date, *, room: str | None = None, conversation: str | None = None
+    ) -> dict[str, UsageAmount]:
+        """Return what was spent on each purpose from `since` to `until`, both inclusive.
+
+        The sums are over everything, a room or a conversation. Raises Unavailable.
+        """
+        rows = await self._database.fetch_all(
+            f"SELECT purpose, {_SUM_OF_EXPENSES} FROM spending WHERE day BETWEEN :since AND :until"
+            " AND room = coalesce(:room, room)"
+            " AND conversation = coalesce(:conversation, conversation)"
+            " GROUP BY purpose ORDER BY purpose",
+            {
+                "since": since.isoformat(),
+                "until": until.isoformat(),
+                "room": room,
+                "conversation": conversation,
+            },
+        )
+        return {row["purpose"]: UsageAmount(*row[1:]) for row in rows}
+
+    async def forget(self, conversation: str) -> None:
+        """Anonymise the amounts of a conversation. Raises Unavailable."""
+        await self._make_nameless("conversation = :value", conversation)
+
+    async def forget_names(self) -> None:
+        """Anonymise the amounts of all conversations and rooms. Raises Unavailable."""
+        await self._make_nameless(":value = 1", 1)
+
+    async def forget_before(self, day: date) -> None:
+        """Anonymise the amounts of all days before `day`. Raises Unavailable."""
+        await self._make_nameless("day < :value", day.isoformat())
+
+    async def _make_nameless(self, which: str, value: str | int) -> None:
+        # Sums by day and purpose stay, so that totals do not change; names may identify people.
+        delete = f"DELETE FROM spending WHERE (room, conversation) != ('', '') AND {which}"
+
+        def anonymise(db: Connection) -> None:
+            db.execute(_NAMELESS_EXPENSES.format(which=which), {"value": value})
+            db.execute(delete, {"value": value})
+
+        await self._database.write(anonymise)
 
 
 WRITE_INTERVAL = 2.0

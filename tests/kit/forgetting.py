@@ -29,8 +29,7 @@ from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
 from storage.queues.reminders import Reminder, Reminders
 from storage.runs.runs import Effect, Run, RunEnd, Runs
-from storage.usage.token_spending import Spending, TokenSpend
-from storage.usage.usage import UsageAmount
+from storage.usage.usage import Spending, TokenSpend, UsageAmount
 
 PERSON = Person("irc", "zoequux", "~zuserquux", "zhostquux.example", None)
 WORD = "xyzzyplughplover"

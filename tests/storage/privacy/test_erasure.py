@@ -27,8 +27,7 @@ from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
 from storage.queues.reminders import Reminder, Reminders
 from storage.runs.runs import Run, Runs
-from storage.usage.token_spending import Spending, TokenSpend
-from storage.usage.usage import UsageAmount
+from storage.usage.usage import Spending, TokenSpend, UsageAmount
 from tests.kit.lines import NOON
 from tests.kit.lines import said as line
 from tests.kit.stores import Stores
