@@ -80,13 +80,14 @@ class ChatLog:
         self._ahead: PendingEvent | None = None  # out of the queue, and first in the next batch
         self._last: PendingEvent | None = None  # that was queued
         self._newest = 0  # id that was written
-        self._waiting = 0  # events that are not durable yet, those being written included
+        self.waiting = 0
+        """The number of events that are not durable yet, those being written included."""
         # By step: commits may succeed while every fsync fails, and must not clear its error.
         self._errors: dict[str, Unavailable] = {}
         self._dropped = 0
 
     def __repr__(self) -> str:
-        return f"<ChatLog, {self._waiting} events queued>"
+        return f"<ChatLog, {self.waiting} events queued>"
 
     @classmethod
     @asynccontextmanager
@@ -111,11 +112,11 @@ class ChatLog:
                 if not drained.done():
                     ended = [each for each in running if each.done() and not each.cancelled()]
                     if any(isinstance(each.exception(), StorageError) for each in ended):
-                        _log.info("log.fenced", lines=log._waiting)  # a successor logs them
+                        _log.info("log.fenced", lines=log.waiting)  # a successor logs them
                     elif journal:
-                        _log.warning("log.lines_kept", lines=log._waiting)  # for the next start
+                        _log.warning("log.lines_kept", lines=log.waiting)  # for the next start
                     else:
-                        _log.error("log.lines_lost", lines=log._waiting)
+                        _log.error("log.lines_lost", lines=log.waiting)
                 for task in (drained, *running):
                     task.cancel()
 
@@ -133,27 +134,22 @@ class ChatLog:
         because the older ones show what led to the failure.
         """
         pending_event = PendingEvent(event, answers)
-        # Not `_waiting`: lines that only lack their fsync can be read, and outlive this process.
+        # Not `waiting`: lines that only lack their fsync can be read, and outlive this process.
         if self._errors and self._queue.qsize() >= MAX_QUEUED_EVENTS:
             if not self._dropped:
-                _log.error("log.dropping", waiting=self._waiting)
+                _log.error("log.dropping", waiting=self.waiting)
             self._dropped += 1
             pending_event.mark_settled(0)
             pending_event.durable.cancel()
             return pending_event
         if pending_event.event:
-            self._waiting += 1
+            self.waiting += 1
             if self._journal:
                 self._journal.add(pending_event.event)
         pending_event.before = self._last
         self._last = pending_event
         self._queue.put_nowait(pending_event)
         return pending_event
-
-    @property
-    def waiting(self) -> int:
-        """The number of events that are not durable yet."""
-        return self._waiting
 
     @property
     def trouble(self) -> str:
@@ -163,7 +159,7 @@ class ChatLog:
             return ""
         lost = f", {self._dropped} more are lost" if self._dropped else ""
         error = next(iter(self._errors.values()))
-        return f"{error}; {self._waiting} lines wait in memory{lost}"
+        return f"{error}; {self.waiting} lines wait in memory{lost}"
 
     async def flush(self) -> None:
         """Wait until all queued events are durable. Raises Unavailable while writing fails."""
@@ -342,10 +338,10 @@ class ChatLog:
             await self._retry("sync", self.database.sync)
             # `task_done` only after the fsync: `flush` and `close` join the queue, and promise it.
             for pending_event in entries:
-                self._waiting -= pending_event.event is not None
+                self.waiting -= pending_event.event is not None
                 pending_event.mark_durable()
                 self._queue.task_done()
-            if self._journal and not self._waiting:
+            if self._journal and not self.waiting:
                 self._journal.clear()
 
     async def _retry(self, step: str, work: Callable[[], Awaitable[T]]) -> T:
@@ -361,7 +357,7 @@ class ChatLog:
                 raise
             except Unavailable as error:
                 if not self._errors:  # only the first failure: a disk may be full for days
-                    _log.error("log.write_failed", error=str(error), waiting=self._waiting)
+                    _log.error("log.write_failed", error=str(error), waiting=self.waiting)
                 self._errors[step] = error
                 await asyncio.sleep(_RETRY_PAUSE)
             else:
@@ -371,7 +367,7 @@ class ChatLog:
     def _recover(self, step: str) -> None:
         """Clear the error of a step, and log once that both steps work again."""
         if self._errors.pop(step, None) and not self._errors:
-            _log.info("log.written_again", waited=self._waiting, lost=self._dropped)
+            _log.info("log.written_again", waited=self.waiting, lost=self._dropped)
             self._dropped = 0
 
 

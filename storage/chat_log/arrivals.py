@@ -1,10 +1,9 @@
 """The order of arrival of events, for readers that follow the live end of the log.
 
 Ids follow time, and a time may be wrong: after one line dated 2099, everything said until then
-would be older than the newest id, and so count as history. Therefore live events, and imported ones
-that are not history, are also recorded in the table `arrivals` in order of insertion, and live
-readers use that. The table keeps the last 20,000 events (`event_table.insert`). It has no index by
-event, because every write would pay for a lookup that is rare.
+would count as history. Therefore live events, and imported ones that are not history, are also
+recorded in the table `arrivals` in order of insertion, the last 20,000 (`event_table.insert`). The
+table has no index by event, because every write would pay for a lookup that is rare.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Import of old logs without duplicates.
 
-No record of imported files is kept. Instead, an event counts as known if the log has as many equal
-events (same place, type, nick, target and text, within the same minute or second) as the file has
-had so far. So a file may be imported again, may have grown, may exist in two copies or overlap with
-what the bot itself has logged; and a line that was said three times in a minute is kept three
-times.
+An event counts as known if the log has as many equal events (same place, type, nick, target and
+text, within the same minute or second) as the file has had so far. So a file may be imported again,
+may have grown, may exist in two copies or overlap with what the bot itself has logged; and a line
+that was said three times in a minute is kept three times.
 """
 
 from __future__ import annotations

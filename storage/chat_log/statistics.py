@@ -6,7 +6,7 @@ All of them count spoken lines. Times are UTC unless a zone is given.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
@@ -271,36 +271,29 @@ def _lines_by_nick(
 ) -> list[tuple[str, int, int]]:
     """Count lines, and our answers among them, by nick, most lines first.
 
-    Whole days are read from the counters, partial days at both ends from the log itself.
+    Whole days are read from the counters where these can answer the query, all else from the log.
     """
     untimed = replace(query, since=None, until=None)
     begin = -(-to_micros(query.since) // _DAY) if query.since else -_MAX_DAY
     end = to_micros(query.until) // _DAY if query.until else _MAX_DAY
-    if not _timeless(untimed) or begin >= end:
-        return _in_log(connection, [query], seen)
-    edges = []
-    if query.since:
-        edges.append(replace(query, until=from_micros(begin * _DAY)))
-    if query.until:
-        edges.append(replace(query, since=from_micros(end * _DAY)))
-    where = f"channel_id IN ({_placeholders(seen.rows)}) AND day >= ? AND day < ?"
-    values: list[Any] = [*seen.rows, begin, end]
-    for column, value in (("nick", query.nick), ("own", query.own)):
-        if value is not None:
-            where, values = f"{where} AND {column} = ?", [*values, value]
-    sql = f"SELECT nick, sum(lines), sum(replies) FROM people_days WHERE {where} GROUP BY nick"
-    whole = connection.execute(sql, values)
-    return _merge_counts([*whole, *_in_log(connection, edges, seen)])
-
-
-def _in_log(
-    connection: Connection, queries: Sequence[Query], seen: VisibleChannels
-) -> list[tuple[str, int, int]]:
-    """Count as `_lines_by_nick` does, in the log itself."""
-    rows: list[tuple[str, int, int]] = []
-    for query in queries:
-        types = SPOKEN if query.types is None else SPOKEN & query.types
-        where, values = conditions(connection, replace(query, types=types))
+    rows: list[Sequence[Any]] = []
+    in_log = [query]
+    if _timeless(untimed) and begin < end:
+        in_log = []
+        if query.since:
+            in_log.append(replace(query, until=from_micros(begin * _DAY)))
+        if query.until:
+            in_log.append(replace(query, since=from_micros(end * _DAY)))
+        where = f"channel_id IN ({_placeholders(seen.rows)}) AND day >= ? AND day < ?"
+        values: list[Any] = [*seen.rows, begin, end]
+        for column, value in (("nick", query.nick), ("own", query.own)):
+            if value is not None:
+                where, values = f"{where} AND {column} = ?", [*values, value]
+        sql = f"SELECT nick, sum(lines), sum(replies) FROM people_days WHERE {where} GROUP BY nick"
+        rows += connection.execute(sql, values)
+    for part in in_log:
+        types = SPOKEN if part.types is None else SPOKEN & part.types
+        where, values = conditions(connection, replace(part, types=types))
         rows += connection.execute(
             "SELECT nick || '', count(*), count(*) FILTER (WHERE own = 1 AND reply_to IS NOT NULL)"
             " FROM events"
@@ -309,11 +302,6 @@ def _in_log(
             f" WHERE {where} AND +channel_id IN ({_placeholders(seen.rows)}) GROUP BY 1",
             [*values, *seen.rows],
         )
-    return _merge_counts(rows)
-
-
-def _merge_counts(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
-    """Add up the counts of rows of the same nick, and return them with the most lines first."""
     found: dict[str, tuple[str, int, int]] = {}
     for nick, lines, replies in rows:
         known = found.get(fold_name(nick), (nick, 0, 0))

@@ -1,7 +1,6 @@
 """The memories of rooms: facts, notes, episodes and summaries, and how far they have been made.
 
-Every call names a room, and nothing of another one is ever read or changed. Facts are about a
-subject; names of people are normalised by `person_of`.
+Every call names a room, and nothing of another one is ever read or changed.
 
 The result of a job is stored in one transaction with its new watermark, so a crash neither loses
 turns nor consolidates them twice. A result that was made from turns read before somebody was
@@ -92,11 +91,11 @@ class MemoryKind(StrEnum):
 class Memory:
     """A memory of a room: a fact, a note, an episode or a summary.
 
-    A fact has a `key`, a `subject` whom it is about, a `source` who said it, and a `confidence`
-    from 0 to 1; `manual` ones were asked for. `conversation` is where a fact or a note was said.
-    The memory is made from the turns `first_turn` to `last_turn`, both 0 until the turn is stored
-    in which it was said; `begun` is the time of the oldest. An episode made from notes has the key
-    "notes".
+    A fact has a `key`, a `subject` whom it is about, a `source` who said it, both normalised by
+    `person_of`, and a `confidence` from 0 to 1; `manual` ones were asked for. `conversation` is
+    where a fact or a note was said. The memory is made from the turns `first_turn` to `last_turn`,
+    both 0 until the turn is stored in which it was said; `begun` is the time of the oldest. An
+    episode made from notes has the key "notes".
     """
 
     layer: MemoryKind

@@ -58,10 +58,19 @@ class AuditLog:
     ) -> None:
         """Remove the names of people from what was done to them, on one network or (None) on all.
 
-        That it was done, by whom and when, stays. A target or a reason that names them is replaced
-        by `FORGOTTEN`.
+        That it was done, by whom and when, stays. A target or a reason that has one of their nicks,
+        or a mask with one of their nicks or hosts, is replaced by `FORGOTTEN`.
         """
-        people = {name.lower() for name in names}, {host.lower() for host in hosts}
+        nicks, masked = {name.lower() for name in names}, {host.lower() for host in hosts}
+
+        def is_about_them(text: str) -> bool:
+            for word in text.lower().split():
+                nick, _, rest = word.partition("!")
+                _, at, host = (rest or word).partition("@")
+                if (at and host in masked) or nick.strip(_PUNCTUATION) in nicks:
+                    return True
+            return False
+
         rows = await self._database.fetch_all(
             "SELECT rowid, target, reason FROM audit"
             " WHERE CAST(?1 AS TEXT) IS NULL OR network = ?1",
@@ -70,7 +79,7 @@ class AuditLog:
         changed = []
         for row in rows:
             texts = row["target"], row["reason"]
-            nameless = [FORGOTTEN if _names(text, *people) else text for text in texts]
+            nameless = [FORGOTTEN if is_about_them(text) else text for text in texts]
             if nameless != [*texts]:
                 changed.append([*nameless, row["rowid"]])
         if changed:
@@ -88,14 +97,3 @@ def insert_entry(db: Connection, entry: AuditEntry) -> None:
             *(entry.actor, entry.action, entry.target, entry.reason),
         ],
     )
-
-
-def _names(text: str, names: Collection[str], hosts: Collection[str]) -> bool:
-    """Return True if a word of `text` is one of the nicks, or a mask with one of the nicks or
-    hosts. The names must be in lower case."""
-    for word in text.lower().split():
-        nick, _, rest = word.partition("!")
-        _, at, host = (rest or word).partition("@")
-        if (at and host in hosts) or nick.strip(_PUNCTUATION) in names:
-            return True
-    return False

@@ -1,24 +1,19 @@
 """The right to be forgotten: erasure of a person's events and of everything derived from them.
 
-Erased are: the events; the bot's replies to them, and its lines that quote them; turns in which the
-person asked something or that quote them, in every tendril's store, with the memories made of these
-turns and their traces; memories about the person; their reminders; long answers, and messages
-waiting in the outbox, that quote them; vectors, together with their events. What others have said
-stays, even if it is about the person. Deleted words are overwritten in the file, in the index and
-in the write-ahead log.
+Erased are: the events, with their vectors; the bot's replies to them, and its lines that quote
+them; in every tendril's store, turns in which the person asked something or that quote them, with
+the memories made of these turns and their traces; memories about the person; their reminders; long
+answers, and messages waiting in the outbox, that quote them. What others have said stays, even if
+it is about the person. Deleted words are overwritten in the files, indexes and write-ahead logs.
 
 A text quotes an event if that was recorded when the text was made (`llm.messages.message`). Words
 are not compared: whoever says what stands in somebody else's private conversation, and then asks to
 be forgotten, must neither remove any of it nor learn that it is there.
 
-Which events are theirs is decided by `Person` for somebody who asks for themselves, and by
-`NamedPerson`, a nick or an account, for the operator, who is responsible for the choice.
-
-An erasure spans several files and many transactions, and is completed in all of them even after a
-crash: it is recorded first (`PendingErasure`), each step is ticked off once it is done, and every
-step is idempotent. The record is in the log's own store. At the end the person is removed from it,
-then the file is rewritten, and only then the record is deleted. So after an interruption at any
-point a rewrite of the file is still pending.
+An erasure is completed in all files even after a crash: it is recorded first, in the log's own
+store (`PendingErasure`), each step is ticked off once it is done, and every step is idempotent. At
+the end the person is removed from the record, then the file is rewritten, and only then the record
+is deleted: so after an interruption at any point a rewrite of the file is still pending.
 """
 
 from __future__ import annotations
@@ -109,7 +104,8 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class NamedPerson:
-    """Everybody with a nick, or an account, on one network or (None) on all."""
+    """Everybody with a nick, or an account, on one network or (None) on all: for the operator, who
+    is responsible for the choice."""
 
     network: str | None
     nick: str | None = None

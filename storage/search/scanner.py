@@ -1,9 +1,8 @@
 """The scan of the index for matching lines, newest first, within a time limit.
 
-The index is read in pieces, from the newest backwards. The pieces grow while they
-are fast and shrink when they are slow, so that the clock can be checked between them. At least
-`_MIN_LINES_READ` lines are always read, so that a small log is searched whole, however slow the
-machine.
+The index is read in pieces, which grow while they are fast and shrink when they are slow, so that
+the clock can be checked between them. At least `_MIN_LINES_READ` lines are always read, so that a
+small log is searched whole, however slow the machine.
 """
 
 from __future__ import annotations

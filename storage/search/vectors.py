@@ -1,12 +1,11 @@
 """Semantic search: an embedding vector for each recent line that people said, compared with the
 question's.
 
-The vectors are in the log's own file, where a foreign key removes them with their events. All
-embeddings point in nearly the same direction, so of each the difference from the mean of all lines
-is kept, scaled to length one, in a byte for each number; before them stand the signs, a bit each.
-Lines are first compared by the number of equal signs, which takes less than a microsecond, and only
-the best by the cosine. Vectors are computed in the background
-(llm/retrieval.py), so some may be missing.
+All embeddings point in nearly the same direction, so of each the difference from the mean of all
+lines is kept, scaled to length one, in a byte for each number; before them stand the signs, a bit
+each. Lines are first compared by the number of equal signs, which takes less than a microsecond,
+and only the best by the cosine. Vectors are computed in the background (llm/retrieval.py), so some
+may be missing; a foreign key removes them with their events.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The full-text index in SQLite: one pair of FTS5 tables for each partition.
 
-`words_N` indexes whole words. Its second column has the tags of a line, tokens for its channel, its
-nick and so on, so that a filter costs no more than another word. `parts_N` is a trigram index for
-substrings, addresses, code and scripts without spaces. It stores no positions (`detail=none`), so
-its hits are candidates whose text the caller must check. Neither table stores the text or its size.
-User text is always quoted: nothing that people type can be an FTS5 operator or a syntax error.
+`words_N` indexes whole words, and in its second column the tags of a line. `parts_N` is a trigram
+index for substrings, addresses, code and scripts without spaces. It stores no positions
+(`detail=none`), so its hits are candidates whose text the caller must check. Neither table stores
+the text or its size. User text is always quoted: nothing that people type can be an FTS5 operator
+or a syntax error.
 """
 
 from __future__ import annotations

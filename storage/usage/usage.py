@@ -259,14 +259,14 @@ class WriteBehindCounter(Generic[K]):
     """A counter of amounts by key, in memory until `write` adds them to the file.
 
     `write` is given the amounts since its last success. It must store all of them or none, and may
-    raise Unavailable.
+    raise Unavailable. `is_behind` is True if the last attempt to write has failed.
     """
 
     def __init__(self, write: Callable[[Mapping[K, UsageAmount]], Awaitable[None]]) -> None:
         self._write = write
         self._amounts: dict[K, UsageAmount] = {}
         self._writing = asyncio.Lock()
-        self._behind = False
+        self.is_behind = False
 
     def add(self, key: K, amount: UsageAmount) -> None:
         """Add an amount to those of a key."""
@@ -276,11 +276,6 @@ class WriteBehindCounter(Generic[K]):
     def unwritten(self) -> Mapping[K, UsageAmount]:
         """The amounts that are not in the file yet."""
         return self._amounts
-
-    @property
-    def is_behind(self) -> bool:
-        """True if the last attempt to write has failed."""
-        return self._behind
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
@@ -320,8 +315,8 @@ class WriteBehindCounter(Generic[K]):
         except Unavailable as error:
             for key, amount in amounts.items():
                 self.add(key, amount)
-            if not self._behind:
+            if not self.is_behind:
                 _log.warning("usage.unwritten", error=str(error))
-            self._behind = True
+            self.is_behind = True
         else:
-            self._behind = False
+            self.is_behind = False

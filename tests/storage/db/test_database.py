@@ -39,14 +39,6 @@ async def test_a_new_file_is_made_with_its_folders_and_is_up_to_date(tmp_path: P
     assert row[0] >= 31
 
 
-async def test_opening_again_keeps_what_was_written(tmp_path: Path) -> None:
-    for _ in range(2):
-        async with Database.open(tmp_path / "x.db") as database:
-            await database.execute(PUT)
-            rows = await database.fetch_all("SELECT * FROM outbox")
-    assert len(rows) == 2
-
-
 async def test_two_openings_at_once_of_a_new_file_both_succeed(tmp_path: Path) -> None:
     async def opened(name: str) -> int:
         async with Database.open(tmp_path / name) as database:
@@ -82,10 +74,12 @@ async def test_a_process_has_one_connection_that_writes_and_three_that_read(tmp_
     assert len(set(writers)) == 1
 
 
-async def test_readers_cannot_write(tmp_path: Path) -> None:
+async def test_readers_cannot_write_nor_read_what_is_not_there(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "x.db") as database:
         with pytest.raises(Unavailable, match="readonly"):
             await database.fetch_all("DELETE FROM events RETURNING 1")
+        with pytest.raises(Unavailable, match="no such table: nowhere"):
+            await database.fetch_one("SELECT * FROM nowhere")
 
 
 async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> None:
@@ -97,12 +91,6 @@ async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> N
             await database.write(put, durable=False)
             await database.sync()
         assert (tmp_path / "x.db-wal").stat().st_size < 5_000_000
-
-
-async def test_what_cannot_be_read_is_unavailable(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "x.db") as database:
-        with pytest.raises(Unavailable, match="no such table: nowhere"):
-            await database.fetch_one("SELECT * FROM nowhere")
 
 
 async def test_changes_are_told_when_somebody_else_has_written(stores: Stores) -> None:
