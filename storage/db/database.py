@@ -14,7 +14,7 @@ from storage.db.address import PREFIX, SCHEMAS_WITH, Address, PostgresSchema
 from storage.db.errors import Unavailable
 from storage.db.sqlite import open_sqlite
 
-__all__ = ["Address", "Connection", "Database", "Row", "from_micros", "to_micros"]
+__all__ = ["Address", "Connection", "Database", "Repository", "Row", "from_micros", "to_micros"]
 
 NEEDS_EXTRA = "storage on PostgreSQL needs the extra: pip install '.[postgres]' in the checkout"
 _LOCK_TIMEOUT = 5.0  # seconds to wait for another process that writes
@@ -158,6 +158,13 @@ class Database:
         rows = await self.fetch_all(SCHEMAS_WITH, [PREFIX, "turns"])
         names = [str(row[0]).removeprefix(PREFIX) for row in rows]
         return {name: PostgresSchema(address.url, name) for name in names if name != address.name}
+
+
+class Repository:
+    """The base of classes that read and write some of the tables in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
 
 def other_files(data: Path, log: Path) -> list[Path]:

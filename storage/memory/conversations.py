@@ -10,7 +10,7 @@ from typing import Any
 
 from storage.chat_log.opt_outs import person_of
 from storage.connection import GIVEN, Connection
-from storage.db.database import Database, from_micros, to_micros
+from storage.db.database import Repository, from_micros, to_micros
 from storage.memory.deletion import forget_conversation
 
 Message = dict[str, Any]
@@ -58,11 +58,8 @@ class PromptWindow:
     turn_start: int = 0
 
 
-class Conversations:
+class Conversations(Repository):
     """The conversations in a database file, by name."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, name: str, turn: Turn, room: str = "", person: str = "") -> int:
         """Store a finished turn and return its id, which is greater than any before. Of the

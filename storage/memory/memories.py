@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Any
 
 from storage.chat_log.opt_outs import person_of
-from storage.db.database import Connection, Database, Row, from_micros, to_micros
+from storage.db.database import Connection, Repository, Row, from_micros, to_micros
 from storage.text_index.words import fold, words
 
 MANUAL, OWN, HEARSAY = 1.0, 0.8, 0.3
@@ -199,15 +199,12 @@ ON CONFLICT (room, subject, key) WHERE layer = 'fact' DO UPDATE SET
 WHERE excluded.confidence >= memories.confidence"""
 
 
-class Memories:
+class Memories(Repository):
     """The memories in a database file.
 
     Methods that store the result of a job return False, and store nothing, if it is void: something
     in the room was forgotten, or another job moved the watermark, since `watermarks` was read.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, memory: Memory) -> bool:
         """Store a memory. A fact replaces the one of its key, unless that has greater confidence:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from storage.db.database import Connection, Database, to_micros
+from storage.db.database import Connection, Repository, to_micros
 
 FILES = ""
 """The room of skills that are files: they are available in all rooms."""
@@ -40,11 +40,8 @@ DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills WHERE ro
     ORDER BY time = ?2 DESC, uses * score DESC, time DESC LIMIT 1000000000 OFFSET ?3)"""
 
 
-class SkillTable:
+class SkillTable(Repository):
     """The skills in a tendril's file, by room."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def teach(self, room: str, skill: TaughtSkill, now: datetime) -> None:
         """Store a skill, replacing one of the same name. Raises Unavailable."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from storage.chat_log.event import Place
-from storage.db.database import Connection, Database, from_micros, to_micros
+from storage.db.database import Connection, Repository, from_micros, to_micros
 
 FORGOTTEN = "(forgotten)"
 """Placeholder for the name of a person who was forgotten."""
@@ -29,12 +29,9 @@ class AuditEntry:
     """The time of the action; set when the entry is stored."""
 
 
-class AuditLog:
+class AuditLog(Repository):
     """The audit log in a database. Rows are only ever added; they are changed only to remove the
     names of people who are forgotten."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, entry: AuditEntry) -> None:
         """Store an entry with the current time."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from storage.chat_log.event import Place
 from storage.db.address import PostgresSchema
-from storage.db.database import Connection, Database, to_micros
+from storage.db.database import Connection, Database, Repository, to_micros
 from storage.db.process_lock import wait_for_lock
 from storage.privacy.audit_log import AuditEntry, insert_entry
 
@@ -48,11 +48,8 @@ class PendingErasure:
     id: int = 0
 
 
-class PendingErasures:
+class PendingErasures(Repository):
     """The table of pending erasures in a database. All methods raise Unavailable."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, erasure: PendingErasure) -> int:
         """Record an erasure durably, before its first step; return its id."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from storage.chat_log.event import Place
-from storage.db.database import Connection, Database, to_micros
+from storage.db.database import Connection, Repository, to_micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,8 @@ class OutgoingMessage:
     quotes: frozenset[int] = frozenset()
 
 
-class Outbox:
+class Outbox(Repository):
     """The messages in a database file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def put(
         self,
@@ -70,11 +67,8 @@ class Outbox:
         await self._database.execute(sql, [to_micros(datetime.now(UTC)), message.id])
 
 
-class PeerQuestions:
+class PeerQuestions(Repository):
     """The questions in a database file. All methods raise StorageError."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def put(self, tendril: str, text: str, deadline: datetime, now: datetime) -> int:
         """Add a question to a tendril and return its id. Nobody waits for it after `deadline`."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from storage.chat_log.event import Place
-from storage.db.database import Connection, Database, from_micros, to_micros
+from storage.db.database import Connection, Repository, from_micros, to_micros
 
 _JUST_NOW = timedelta(minutes=10)  # while somebody's own answer is the one they go on reading
 
@@ -31,11 +31,8 @@ class Paste:
     quotes: frozenset[int]
 
 
-class Pastes:
+class Pastes(Repository):
     """The pastes in a database file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(
         self,

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from storage.chat_log.event import Place
 from storage.connection import GIVEN, Row
-from storage.db.database import Database, from_micros, to_micros
+from storage.db.database import Repository, from_micros, to_micros
 
 MAX_REMINDERS, MOST_THERE = 20, 100
 """The most reminders of one person, and of all people in one place."""
@@ -56,11 +56,8 @@ _OWN = (
 )
 
 
-class Reminders:
+class Reminders(Repository):
     """The reminders in a database file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, reminder: Reminder) -> Reminder | None:
         """Store a reminder and return it with its id, or return None if there are too many."""

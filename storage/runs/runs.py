@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, astuple, dataclass
 from datetime import datetime, timedelta
 
-from storage.db.database import Connection, Database, to_micros
+from storage.db.database import Connection, Repository, to_micros
 from storage.db.errors import Unavailable
 
 _BEGIN = """
@@ -115,11 +115,8 @@ class RunEnd:
     quotes: frozenset[int] = frozenset()
 
 
-class Runs:
+class Runs(Repository):
     """The runs in a database file. All methods raise Unavailable."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def begin(self, run: Run) -> list[Effect]:
         """Open a run, or reopen it for another attempt; return the effects recorded so far."""

@@ -24,7 +24,7 @@ from storage.chat_log import event_table
 from storage.chat_log.event_table import Query, event_of
 from storage.chat_log.opt_outs import rules
 from storage.connection import GIVEN, Connection
-from storage.db.database import Database
+from storage.db.database import Repository
 from storage.search.models import Hit, MatchSnippet, SearchPage
 from storage.search.planner import LineConditions
 from storage.search.query_parser import ParsedQuery
@@ -126,11 +126,8 @@ def find_near(connection: Connection, vector: Sequence[float], within: Query) ->
     return SearchPage(tuple(hits[: within.limit]), count=min(len(hits), within.limit))
 
 
-class VectorIndex:
+class VectorIndex(Repository):
     """The vectors in the database file of a log."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def open(self) -> None:
         """Delete the vectors of another model, or in another format."""

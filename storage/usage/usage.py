@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from storage.connection import Connection, adding
-from storage.db.database import Database
+from storage.db.database import Repository
 from storage.db.errors import Unavailable
 
 _AMOUNTS = ("requests", "prompt", "cached", "completion", "cost")
@@ -123,11 +123,8 @@ def _rows_of(amounts: Mapping[Any, UsageAmount]) -> list[dict[str, Any]]:
     ]
 
 
-class UsageTable:
+class UsageTable(Repository):
     """The amounts in a database file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, amounts: Mapping[UsageKey, UsageAmount]) -> None:
         """Add amounts to those stored, all in one transaction. Raises Unavailable."""
@@ -162,11 +159,8 @@ class SpenderKey:
     person: str
 
 
-class SpenderUsage:
+class SpenderUsage(Repository):
     """The amounts of people and channels in a database file. Earlier days are deleted."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, amounts: Mapping[SpenderKey, UsageAmount]) -> None:
         """Add amounts to those stored, all in one transaction. Raises Unavailable."""
@@ -193,11 +187,8 @@ class TokenSpend:
     purpose: str
 
 
-class Spending:
+class Spending(Repository):
     """The amounts in a tendril's file. Their cost is computed by the agent server only."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, amounts: Mapping[TokenSpend, UsageAmount]) -> None:
         """Add amounts to those stored, all in one transaction. Raises Unavailable."""
