@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,6 @@ import pytest
 from storage.chat_log import deletion, statistics
 from storage.chat_log.event import EVERYTHING, Event, Place
 from storage.chat_log.event_table import answers_quoting, quoted_lines
-from storage.db.address import Address
 from storage.db.database import Database, other_files
 from storage.db.secure_delete import secure_delete
 from storage.log import ChatLog, Query
@@ -30,7 +29,7 @@ from storage.runs.runs import Run, Runs
 from storage.usage.usage import Spending, TokenSpend, UsageAmount
 from tests.kit.lines import NOON
 from tests.kit.lines import said as line
-from tests.kit.stores import Stores
+from tests.kit.stores import SqliteStores, Stores
 
 SECRET = "xyzzyplughplover"
 ADA = Person("irc", "ada", "~ada", "home.example", None)
@@ -42,23 +41,12 @@ def said(text: str, minute: int = 0, **fields: Any) -> Event:
     )
 
 
-@asynccontextmanager
-async def opened(path: Address) -> AsyncIterator[tuple[Database, ChatLog]]:
-    async with Database.open(path) as database, ChatLog.open(database) as log:
-        yield database, log
-
-
 async def stored(log: ChatLog, *events: Event) -> list[int]:
     return list(await asyncio.gather(*(log.append(event) for event in events)))
 
 
 async def texts(log: ChatLog) -> list[str]:
     return [event.text for event in await log.find(Query(scope=EVERYTHING, limit=1_000))]
-
-
-def raw(folder: Path) -> bytes:
-    """Every byte of every database file, with what lies beside it."""
-    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file())
 
 
 def turn(anchor: int, *contents: str, quotes: Sequence[int] = ()) -> Turn:
@@ -73,7 +61,8 @@ def turn(anchor: int, *contents: str, quotes: Sequence[int] = ()) -> Turn:
 
 @pytest.mark.slow
 async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Path) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+    files = SqliteStores(tmp_path)
+    async with Database.open(files("irc")) as database, ChatLog.open(database) as log:
         ids = []
         for number in range(300):  # so that pages fill, divide and come free
             ids += await stored(log, said(f"{SECRET} number {number}", number, user="~ada"))
@@ -97,19 +86,19 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Pa
             asking = turn(0, "ada?", quoted, "Hm.", quotes=[ids[7]])
             await Conversations(web).add("browser/1", asking)
         (tmp_path / "usage.db").write_bytes(b"somebody else's")
-        assert SECRET.encode() in raw(tmp_path)
+        assert SECRET.encode() in files.raw()
 
         others = other_files(tmp_path, tmp_path / "irc.db")
         gone = await forget(log, ADA, tmp_path)
 
         assert gone == Forgotten(events=301)
         assert [path.name for path in others] == ["outbox.db", "web.db"]
-        assert SECRET.encode() not in raw(tmp_path)
-        assert SECRET[:12].encode() not in raw(tmp_path)
+        assert SECRET.encode() not in files.raw()
+        assert SECRET[:12].encode() not in files.raw()
         assert await texts(log) == [f"others speak {number}" for number in range(300)]
         (kept,) = await memory.turns("irc/#frogs/bob")
         assert kept.messages[0]["content"] == "and now?"
-    assert SECRET.encode() not in raw(tmp_path)
+    assert SECRET.encode() not in files.raw()
     with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
@@ -268,7 +257,8 @@ async def test_in_private_an_answer_to_somebody_else_stays(tmp_path: Path, log: 
 
 
 async def test_in_a_file_too_big_to_write_anew_it_is_overwritten(tmp_path: Path) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+    files = SqliteStores(tmp_path)
+    async with Database.open(files("irc")) as database, ChatLog.open(database) as log:
         ids = await stored(log, *(said(f"{SECRET} {number}") for number in range(2_000)))
         async with secure_delete(database, small=0):
             await deletion.remove(log.database, ids)
@@ -276,7 +266,7 @@ async def test_in_a_file_too_big_to_write_anew_it_is_overwritten(tmp_path: Path)
         free = await database.fetch_one("PRAGMA freelist_count")
         assert free is not None
         assert free[0] > 0  # it was not written anew
-        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET.encode() not in files.raw()
 
 
 async def test_erasing_leaves_nothing_of_what_was_deleted_before(
