@@ -1,7 +1,4 @@
-"""The chat log: one writer, which keeps the order of arrival, and scoped reads.
-
-Every read names a `Scope`; `storage.chat_log.event_table` is the only place that turns it into SQL.
-"""
+"""The chat log: one writer, which keeps the order of arrival, and scoped reads."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from storage.search.search import search
 __all__ = ["ChatLog", "EventContext", "Query"]
 
 _MAX_BATCH_EVENTS = 2_000  # events that are written in one transaction
-_YIELDS_PER_BATCH = 2  # iterations of the event loop before a batch is written, see `_batch`
+_YIELDS_PER_BATCH = 2  # iterations of the event loop before a batch is written
 _GATHERING_TIME = 0.005  # seconds for which commits gather before an fsync, so that one serves all
 _RECOVERY_INTERVAL = 5.0  # seconds between two looks for the journals of dead processes
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a write that failed
@@ -83,13 +80,14 @@ class ChatLog:
         self._ahead: PendingEvent | None = None  # out of the queue, and first in the next batch
         self._last: PendingEvent | None = None  # that was queued
         self._newest = 0  # id that was written
-        self._waiting = 0  # events that are not durable yet, those being written included
+        self.waiting = 0
+        """The number of events that are not durable yet, those being written included."""
         # By step: commits may succeed while every fsync fails, and must not clear its error.
         self._errors: dict[str, Unavailable] = {}
         self._dropped = 0
 
     def __repr__(self) -> str:
-        return f"<ChatLog, {self._waiting} events queued>"
+        return f"<ChatLog, {self.waiting} events queued>"
 
     @classmethod
     @asynccontextmanager
@@ -114,11 +112,11 @@ class ChatLog:
                 if not drained.done():
                     ended = [each for each in running if each.done() and not each.cancelled()]
                     if any(isinstance(each.exception(), StorageError) for each in ended):
-                        _log.info("log.fenced", lines=log._waiting)  # a successor logs them
+                        _log.info("log.fenced", lines=log.waiting)  # a successor logs them
                     elif journal:
-                        _log.warning("log.lines_kept", lines=log._waiting)  # for the next start
+                        _log.warning("log.lines_kept", lines=log.waiting)  # for the next start
                     else:
-                        _log.error("log.lines_lost", lines=log._waiting)
+                        _log.error("log.lines_lost", lines=log.waiting)
                 for task in (drained, *running):
                     task.cancel()
 
@@ -136,27 +134,22 @@ class ChatLog:
         because the older ones show what led to the failure.
         """
         pending_event = PendingEvent(event, answers)
-        # Not `_waiting`: lines that only lack their fsync can be read, and outlive this process.
+        # Not `waiting`: lines that only lack their fsync can be read, and outlive this process.
         if self._errors and self._queue.qsize() >= MAX_QUEUED_EVENTS:
             if not self._dropped:
-                _log.error("log.dropping", waiting=self._waiting)
+                _log.error("log.dropping", waiting=self.waiting)
             self._dropped += 1
             pending_event.mark_settled(0)
             pending_event.durable.cancel()
             return pending_event
         if pending_event.event:
-            self._waiting += 1
+            self.waiting += 1
             if self._journal:
                 self._journal.add(pending_event.event)
         pending_event.before = self._last
         self._last = pending_event
         self._queue.put_nowait(pending_event)
         return pending_event
-
-    @property
-    def waiting(self) -> int:
-        """The number of events that are not durable yet."""
-        return self._waiting
 
     @property
     def trouble(self) -> str:
@@ -166,7 +159,7 @@ class ChatLog:
             return ""
         lost = f", {self._dropped} more are lost" if self._dropped else ""
         error = next(iter(self._errors.values()))
-        return f"{error}; {self._waiting} lines wait in memory{lost}"
+        return f"{error}; {self.waiting} lines wait in memory{lost}"
 
     async def flush(self) -> None:
         """Wait until all queued events are durable. Raises Unavailable while writing fails."""
@@ -280,7 +273,20 @@ class ChatLog:
 
     async def _write_all(self) -> None:
         while True:
-            batch = await self._batch()
+            # A batch ends before an answer to a question of the same batch: `reply_to` needs the
+            # question's id, which is known only once the question is written.
+            batch = [self._ahead or await self._queue.get()]
+            self._ahead = None
+            # Let the other lines of this iteration of the event loop join the batch, and let tasks
+            # that the same line woke (a question's) run before an inline write blocks the loop.
+            for _ in range(_YIELDS_PER_BATCH):
+                await asyncio.sleep(0)
+            while len(batch) < _MAX_BATCH_EVENTS and not self._queue.empty():
+                pending_event = self._queue.get_nowait()
+                if pending_event.answers and not pending_event.answers.is_settled:
+                    self._ahead = pending_event
+                    break
+                batch.append(pending_event)
             events = [
                 replace(each.event, reply_to=each.answers.id or None)
                 if each.answers
@@ -298,26 +304,6 @@ class ChatLog:
                     pending_event.durable.cancel()
             self._written.put_nowait(batch)
 
-    async def _batch(self) -> list[PendingEvent]:
-        """Return the next batch of the queue.
-
-        It ends before an answer to a question of the same batch: `reply_to` needs the question's
-        id, which is known only once the question is written.
-        """
-        batch = [self._ahead or await self._queue.get()]
-        self._ahead = None
-        # Let the other lines of this iteration of the event loop join the batch, and let tasks
-        # that the same line woke (a question's) run before an inline write blocks the loop.
-        for _ in range(_YIELDS_PER_BATCH):
-            await asyncio.sleep(0)
-        while len(batch) < _MAX_BATCH_EVENTS and not self._queue.empty():
-            pending_event = self._queue.get_nowait()
-            if pending_event.answers and not pending_event.answers.is_settled:
-                self._ahead = pending_event
-                break
-            batch.append(pending_event)
-        return batch
-
     async def _write_valid(self, events: Sequence[Event]) -> Sequence[int]:
         """Write events and return their ids, 0 for one that the database rejects.
 
@@ -326,8 +312,15 @@ class ChatLog:
         """
         if not events:
             return []
+
+        def insert(db: Connection) -> Sequence[int]:
+            if self.check:
+                self.check(db)
+            return event_table.insert(db, events, live=True)
+
         try:
-            return await self._retry("write", self._write, events)
+            # Not durable: `_store_all` fsyncs, so that commits need not wait for the disk.
+            return await self._retry("write", partial(self.database.write, insert, durable=False))
         except Rejected as error:
             if len(events) == 1:
                 _log.error("log.line_rejected", type=events[0].type.value, error=str(error))
@@ -335,15 +328,6 @@ class ChatLog:
         half = len(events) // 2
         older = await self._write_valid(events[:half])
         return [*older, *await self._write_valid(events[half:])]
-
-    async def _write(self, events: Sequence[Event]) -> Sequence[int]:
-        def work(db: Connection) -> Sequence[int]:
-            if self.check:
-                self.check(db)
-            return event_table.insert(db, events, live=True)
-
-        # Neither write is durable: `_store_all` fsyncs, so that commits need not wait for the disk.
-        return await self.database.write(work, durable=False)
 
     async def _store_all(self) -> None:
         while True:
@@ -354,26 +338,26 @@ class ChatLog:
             await self._retry("sync", self.database.sync)
             # `task_done` only after the fsync: `flush` and `close` join the queue, and promise it.
             for pending_event in entries:
-                self._waiting -= pending_event.event is not None
+                self.waiting -= pending_event.event is not None
                 pending_event.mark_durable()
                 self._queue.task_done()
-            if self._journal and not self._waiting:
+            if self._journal and not self.waiting:
                 self._journal.clear()
 
-    async def _retry(self, step: str, work: Callable[..., Awaitable[T]], *values: object) -> T:
+    async def _retry(self, step: str, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `work`, retried until it succeeds: a full disk must not lose a line.
 
         Raises Rejected, which retrying cannot mend.
         """
         while True:
             try:
-                result = await work(*values)
+                result = await work()
             except Rejected:
                 self._recover(step)  # the database can be reached
                 raise
             except Unavailable as error:
                 if not self._errors:  # only the first failure: a disk may be full for days
-                    _log.error("log.write_failed", error=str(error), waiting=self._waiting)
+                    _log.error("log.write_failed", error=str(error), waiting=self.waiting)
                 self._errors[step] = error
                 await asyncio.sleep(_RETRY_PAUSE)
             else:
@@ -383,7 +367,7 @@ class ChatLog:
     def _recover(self, step: str) -> None:
         """Clear the error of a step, and log once that both steps work again."""
         if self._errors.pop(step, None) and not self._errors:
-            _log.info("log.written_again", waited=self._waiting, lost=self._dropped)
+            _log.info("log.written_again", waited=self.waiting, lost=self._dropped)
             self._dropped = 0
 
 
@@ -402,13 +386,19 @@ async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Ev
         until=max(each.time for each in records) + OWN_CLOCK_SKEW,
         limit=_MAX_COMPARED,
     )
+
+    def is_same(record: Event, logged: Event) -> bool:
+        if record.msgid and logged.msgid:
+            return record.msgid == logged.msgid
+        return abs(record.time - logged.time) <= (OWN_CLOCK_SKEW if logged.own else CLOCK_SKEW)
+
     known: dict[tuple[str, ...], list[Event]] = {}
     for event in await log.find(query):
         known.setdefault(matching_key(event), []).append(event)
     found = {}
     for number, record in enumerate(records):
         candidates = known.get(matching_key(record), [])
-        if same := next((each for each in candidates if _is_same(record, each)), None):
+        if same := next((each for each in candidates if is_same(record, each)), None):
             candidates.remove(same)
             found[number] = same
     return found
@@ -420,12 +410,6 @@ def matching_key(event: Event) -> tuple[str, ...]:
     # A message of several lines is logged as one event each; its first line stands for it.
     text = event.text.partition("\n")[0]
     return (*place, event.type.value, event.nick.lower(), event.target.lower(), text)
-
-
-def _is_same(record: Event, known: Event) -> bool:
-    if record.msgid and known.msgid:
-        return record.msgid == known.msgid
-    return abs(record.time - known.time) <= (OWN_CLOCK_SKEW if known.own else CLOCK_SKEW)
 
 
 def _leave_out(db: Connection, events: Sequence[Event]) -> list[Event]:

@@ -1,19 +1,16 @@
 """Tables derived from the events of the log: the full-text index and the counters.
 
-`add_events` and `remove_events` update both in the transaction that stores or removes the events.
 This module works on rows of the table `events`, not on `Event` objects, so that a copy of a store
 (`storage.transfer`) can fill the derived tables.
 
-The index is partitioned by id (`storage.text_index`). Ids follow time, and a partition is 2^33
-milliseconds of ids, about a hundred days: new lines go into the newest partition, a search reads
-from there backwards, and a partition without lines is dropped whole. Measured at ten million rows,
-partitions keep rare words and prefixes fast where one big index does not. Besides its words a line
-has tags, tokens for its channel, nick and type, so that a filter costs no more than another word.
-Ranking is done in `storage.search`.
+The index is partitioned by id: a partition is 2^33 milliseconds of ids, about a hundred days. New
+lines go into the newest partition, a search reads from there backwards, and a partition without
+lines is dropped whole. Measured at ten million rows, partitions keep rare words and prefixes fast
+where one big index does not. Besides its words a line has tags, tokens for its channel, nick and
+type, so that a filter costs no more than another word.
 
-The counters are totals by channel, hour, weekday and person, so that statistics need not read the
-log itself; `storage.chat_log.statistics` reads them. The channel id `EVERYWHERE` stands for all
-public channels together.
+The counters are totals by channel, hour, weekday and person, for `storage.chat_log.statistics`.
+The channel id `EVERYWHERE` stands for all public channels together.
 """
 
 from __future__ import annotations
@@ -105,10 +102,7 @@ OWN_TAG = "zo"
 
 
 def add_events(
-    connection: Connection,
-    rows: Sequence[Sequence[Any]],
-    private: Collection[int],
-    drift: int,
+    connection: Connection, rows: Sequence[Sequence[Any]], private: Collection[int], drift: int
 ) -> None:
     """Index and count rows of `events`, in the transaction that stores them.
 

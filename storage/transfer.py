@@ -89,9 +89,8 @@ class Table:
         after: tuple[Any, ...] = ()
         while True:
             where = f"WHERE ({key}) > ({', '.join('?' * len(after))})" if after else ""
-            rows = db.execute(
-                f"{select} {where} ORDER BY {key} LIMIT ?", [*after, ROWS_PER_BATCH]
-            ).fetchall()
+            sql = f"{select} {where} ORDER BY {key} LIMIT ?"
+            rows = db.execute(sql, [*after, ROWS_PER_BATCH]).fetchall()
             if not rows:
                 return
             # PostgreSQL cannot store NUL in text: both sides are compared without it.
@@ -197,7 +196,7 @@ def _copy(
             copied[table.name] = copied[table.name].with_rows(rows)
             report(f"{table.name}, {copied[table.name].rows:,} rows")
         if table.identity_column:
-            _set_last_number(there, table, _last_number(here, table))
+            _go_on_numbering(here, there, table)
     for name, found in _checksums(there, tables).items():
         if found != copied[name]:
             raise TransferError(
@@ -211,31 +210,25 @@ def _quoted(columns: Sequence[str]) -> str:
     return ", ".join(f'"{column}"' for column in columns)
 
 
-def _last_number(db: Connection, table: Table) -> int:
-    """Return the last number of an identity column, so that the target uses none a second time."""
-    if db.dialect is Dialect.POSTGRES:
-        name = db.execute(
-            "SELECT pg_get_serial_sequence(?, ?)", [table.name, table.identity_column]
-        ).fetchone()[0]
-        row = db.execute(f"SELECT last_value, is_called FROM {name}").fetchone()
+def _go_on_numbering(here: Connection, there: Connection, table: Table) -> None:
+    """Have the identity column of a copied table go on where it stands, so that no number is used a
+    second time."""
+    sequence = "pg_get_serial_sequence(?, ?)"
+    column = [table.name, table.identity_column]
+    if here.dialect is Dialect.POSTGRES:
+        name = here.execute(f"SELECT {sequence}", column).fetchone()[0]
+        row = here.execute(f"SELECT last_value, is_called FROM {name}").fetchone()
         number = int(row[0]) if row[1] else 0
     else:
-        row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", [table.name]).fetchone()
+        sql = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+        row = here.execute(sql, [table.name]).fetchone()
         number = int(row[0]) if row else 0
-    last = db.execute(f'SELECT max("{table.identity_column}") FROM {table.name}').fetchone()[0]
-    return max(number, last or 0)
-
-
-def _set_last_number(db: Connection, table: Table, number: int) -> None:
-    if number == 0:
-        return
-    if db.dialect is Dialect.POSTGRES:
-        db.execute(
-            "SELECT setval(pg_get_serial_sequence(?, ?), ?)",
-            [table.name, table.identity_column, number],
-        )
-    elif db.execute(
-        "SELECT 1 FROM sqlite_master WHERE name = ? AND sql LIKE '%AUTOINCREMENT%'", [table.name]
-    ).fetchone():
-        db.execute("DELETE FROM sqlite_sequence WHERE name = ?", [table.name])
-        db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", [table.name, number])
+    last = here.execute(f'SELECT max("{table.identity_column}") FROM {table.name}').fetchone()[0]
+    number = max(number, last or 0)
+    if number and there.dialect is Dialect.POSTGRES:
+        there.execute(f"SELECT setval({sequence}, ?)", [*column, number])
+    elif number:
+        sql = "SELECT 1 FROM sqlite_master WHERE name = ? AND sql LIKE '%AUTOINCREMENT%'"
+        if there.execute(sql, [table.name]).fetchone():
+            there.execute("DELETE FROM sqlite_sequence WHERE name = ?", [table.name])
+            there.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", [table.name, number])

@@ -170,7 +170,7 @@ class IrcTendril(Tendril):
         clock, settings = SteadyClock(), self.config.section(StorageSettings)
         while True:
             try:
-                removed = await expire(self.database, self.log.chat_log, settings, clock.now())
+                removed = await expire(self.log.chat_log, settings, clock.now())
             except StorageError as error:  # another hour is soon enough
                 _log.error("irc.not_expired", error=str(error))
             else:

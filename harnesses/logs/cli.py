@@ -132,7 +132,7 @@ def forget(
             if not yes and (found := await count_of(log, person)):
                 question = f"Remove {found} events, and what the bot answered to them?"
                 typer.confirm(question, abort=True)
-            return await forget_person(database, log, person, loaded.data, "command line")
+            return await forget_person(log, person, loaded.data, "command line")
 
     gone = asyncio.run(carry_out())
     typer.echo(

@@ -19,8 +19,7 @@ from llm.client.client import AgentClient, ModelCatalog, RequestOptions
 from llm.messages.errors import RequestRejected
 from llm.messages.message import Message, wire
 from storage.db.database import Database
-from storage.usage.token_spending import Spending, TokenSpend
-from storage.usage.usage import TokenUsage, UsageAmount, WriteBehindCounter
+from storage.usage.usage import Spending, TokenSpend, TokenUsage, UsageAmount, WriteBehindCounter
 
 ANSWER = "answer"
 """The purpose of answers to people. Unasked runs have their profile as their purpose (see

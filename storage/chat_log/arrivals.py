@@ -1,10 +1,9 @@
 """The order of arrival of events, for readers that follow the live end of the log.
 
 Ids follow time, and a time may be wrong: after one line dated 2099, everything said until then
-would be older than the newest id, and so count as history. Therefore live events, and imported ones
-that are not history, are also recorded in the table `arrivals` in order of insertion, and live
-readers use that. The table keeps the last 20,000 events (`event_table.insert`). It has no index by
-event, because every write would pay for a lookup that is rare.
+would count as history. Therefore live events, and imported ones that are not history, are also
+recorded in the table `arrivals` in order of insertion, the last 20,000 (`event_table.insert`). The
+table has no index by event, because every write would pay for a lookup that is rare.
 """
 
 from __future__ import annotations
@@ -73,8 +72,6 @@ def newest_id_in_channels(connection: Connection, query: Query) -> int:
     """Return the id of the event that arrived last on the channels of `query`, whatever else it
     asks for; 0 when there is none."""
     channels = channels_in(connection, query)
-    row = connection.execute(
-        f"SELECT event_id FROM {_IN_CHANNELS} ORDER BY seq DESC LIMIT 1",
-        [json.dumps(list(channels.rows))],
-    ).fetchone()
+    sql = f"SELECT event_id FROM {_IN_CHANNELS} ORDER BY seq DESC LIMIT 1"
+    row = connection.execute(sql, [json.dumps(list(channels.rows))]).fetchone()
     return int(row[0]) if row else 0

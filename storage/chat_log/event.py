@@ -203,36 +203,28 @@ def event_line(event: Event) -> str:
 
     Text is not escaped: line breaks and control characters stay in it.
     """
-    match event.type:
-        case EventType.PRIVMSG:
-            return f"<{event.nick}> {event.text}"
-        case EventType.NOTICE:
-            return f"-{event.nick}- {event.text}"
-        case EventType.ACTION:
-            return f"* {event.nick} {event.text}"
-    return f"*** {event.nick} {describe_event(event)}"
+    speech = {
+        EventType.PRIVMSG: f"<{event.nick}> {event.text}",
+        EventType.NOTICE: f"-{event.nick}- {event.text}",
+        EventType.ACTION: f"* {event.nick} {event.text}",
+    }
+    return speech.get(event.type) or f"*** {event.nick} {describe_event(event)}"
 
 
 def describe_event(event: Event) -> str:
     """Describe what the nick of an event did, without the nick; of speech, return the text."""
     text, target = event.text, event.target
     reason = f" ({text})" if text else ""
-    match event.type:
-        case EventType.JOIN:
-            return "joined"
-        case EventType.PART:
-            return f"left{reason}"
-        case EventType.QUIT:
-            return f"quit{reason}"
-        case EventType.NICK:
-            return f"is now known as {target}"
-        case EventType.KICK:
-            return f"kicked {target}{reason}"
-        case EventType.MODE:
-            return f"set mode {public_text(event)}"
-        case EventType.TOPIC:
-            return f"set the topic: {text}" if text else "cleared the topic"
-    return text
+    descriptions = {
+        EventType.JOIN: "joined",
+        EventType.PART: f"left{reason}",
+        EventType.QUIT: f"quit{reason}",
+        EventType.NICK: f"is now known as {target}",
+        EventType.KICK: f"kicked {target}{reason}",
+        EventType.MODE: f"set mode {public_text(event)}",
+        EventType.TOPIC: f"set the topic: {text}" if text else "cleared the topic",
+    }
+    return descriptions.get(event.type, text)
 
 
 VISIBILITY_TIMEOUT = 2.0

@@ -3,16 +3,15 @@
 Every read of the log, whether a list, a search, a count or the live end, first asks `channels_in`
 for the channels that it may see, and reads no others.
 
-Ids follow time: the id of an event is its time in milliseconds since 1970, or the next free number.
-So one order serves for reading, for searching newest first and for finding a time, and history that
-is imported years later is sorted in.
+The id of an event is its time in milliseconds since 1970, or the next free number. So one order
+serves for reading, for searching newest first and for finding a time, and history that is imported
+years later is sorted in. An id is never before its event's time and seldom much after it; the
+largest difference is the `drift` of its partition.
 
-Live readers use `storage.chat_log.arrivals`. Other readers may ask for the events after the last id
-that they saw, and must not miss any either. So an event that is older than the newest one still
-gets an id after it, if it is older by at most `MAX_DELAY_MS`, or by `MAX_CLOCK_LAG_MS` if it is
-said now (a server's clock may have been set back). Only older events, which are history, get an id
-in the past. An id is therefore never before its event's time and seldom much after it;
-the largest difference is the `drift` of its partition.
+Readers that ask for the events after the last id that they saw must not miss any. So an event that
+is older than the newest one still gets an id after it, if it is older by at most `MAX_DELAY_MS`, or
+by `MAX_CLOCK_LAG_MS` if it is said now (a server's clock may have been set back). Only older
+events, which are history, get an id in the past.
 """
 
 from __future__ import annotations

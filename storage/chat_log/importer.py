@@ -1,10 +1,9 @@
 """Import of old logs without duplicates.
 
-No record of imported files is kept. Instead, an event counts as known if the log has as many equal
-events (same place, type, nick, target and text, within the same minute or second) as the file has
-had so far. So a file may be imported again, may have grown, may exist in two copies or overlap with
-what the bot itself has logged; and a line that was said three times in a minute is kept three
-times.
+An event counts as known if the log has as many equal events (same place, type, nick, target and
+text, within the same minute or second) as the file has had so far. So a file may be imported again,
+may have grown, may exist in two copies or overlap with what the bot itself has logged; and a line
+that was said three times in a minute is kept three times.
 """
 
 from __future__ import annotations
@@ -76,7 +75,14 @@ class FileImport:
 
         def add_new(db: Connection) -> int:
             # `known` includes what earlier batches of this file have added, and so does `_seen`.
-            known = _count_known(db, [old.dedup_key for old in events])
+            known: Counter[_DedupKey] = Counter()
+            keys = sorted(old.dedup_key for old in events)
+            for place, group in groupby(keys, key=lambda key: key[:3]):
+                network, channel, resolution = place
+                times = [key[3] for key in group]
+                values = [network, channel, times[0] * resolution, (times[-1] + 1) * resolution]
+                for time, *fields in db.execute(_LIKE, values):
+                    known[(*place, time // resolution, *fields)] += 1
             new = []
             for old in events:
                 like = old.dedup_key
@@ -93,15 +99,3 @@ class FileImport:
         kept = {like: n for like, n in self._seen.items() if like[3] * like[2] >= oldest}
         self._seen = Counter(kept)
         return added
-
-
-def _count_known(connection: Connection, keys: Sequence[_DedupKey]) -> Counter[_DedupKey]:
-    """Count the events of the log in the time range of these, by dedup key."""
-    known: Counter[_DedupKey] = Counter()
-    for place, group in groupby(sorted(keys), key=lambda key: key[:3]):
-        network, channel, resolution = place
-        times = [key[3] for key in group]
-        values = [network, channel, times[0] * resolution, (times[-1] + 1) * resolution]
-        for time, *fields in connection.execute(_LIKE, values):
-            known[(*place, time // resolution, *fields)] += 1
-    return known

@@ -94,9 +94,8 @@ class OptOutRules:
 
 def rules(connection: Connection) -> OptOutRules:
     """Return the current rules, from the database."""
-    rows = connection.execute(
-        'SELECT network, account, nick, "user", host FROM unlogged'
-    ).fetchall()
+    sql = 'SELECT network, account, nick, "user", host FROM unlogged'
+    rows = connection.execute(sql).fetchall()
     return OptOutRules(
         accounts=frozenset((network, account) for network, account, *_ in rows if account),
         masks=frozenset((network, *mask) for network, account, *mask in rows if not account),

@@ -6,7 +6,7 @@ All of them count spoken lines. Times are UTC unless a zone is given.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
@@ -96,9 +96,7 @@ def channels(connection: Connection, scope: Scope) -> list[ChannelStats]:
     )
     return [
         ChannelStats(
-            _place(seen[channel_id]),
-            bool(seen[channel_id]["private"]),
-            events,
+            *(_place(seen[channel_id]), bool(seen[channel_id]["private"]), events),
             None if last is None else from_micros(last),
         )
         for channel_id, events, last in rows
@@ -143,9 +141,8 @@ def days(connection: Connection, query: Query, zone: tzinfo = UTC) -> list[DaySt
     """
     ids = _counted_as(channels_in(connection, query))
     where = f"channel_id IN ({_placeholders(ids)})"
-    first, last = connection.execute(
-        f"SELECT min(hour), max(hour) FROM hours WHERE {where}", ids
-    ).fetchone()
+    sql = f"SELECT min(hour), max(hour) FROM hours WHERE {where}"
+    first, last = connection.execute(sql, ids).fetchone()
     if first is None:
         return []
     # Whole hours only: `since` is rounded down and `until` up.
@@ -245,29 +242,20 @@ def _of_all_time(
         f"SELECT count(*) FROM (SELECT DISTINCT nick FROM people WHERE {where}) AS nicks", values
     ).fetchone()[0]
     lines = {None: total, True: own, False: total - own}[query.own]
-    best = _top(connection, where, values, top, is_single=len(ids) == 1)
-    return lines, 0 if query.own is False else replies, people, best
-
-
-def _top(
-    connection: Connection, where: str, values: list[Any], top: int, *, is_single: bool
-) -> list[tuple[str, int]]:
-    """Return the most talkative nicks of one channel (`is_single`) or several with their lines,
-    most first. A nick that was both ours and somebody else's has two rows in a channel, which are
-    added up."""
-    if not is_single:
+    replies = 0 if query.own is False else replies
+    # A nick that was both ours and somebody else's has two rows in a channel, which are added up.
+    if len(ids) != 1:
         rows = connection.execute(
             f"SELECT nick, sum(lines) AS n FROM people WHERE {where} GROUP BY nick"
             " ORDER BY n DESC LIMIT ?",
             [*values, top],
         )
-        return [(row[0], row[1]) for row in rows]
+        return lines, replies, people, [(row[0], row[1]) for row in rows]
     # In a single channel the index `people_lines` has this order. A nick with only one row, among
     # other such nicks, is in the result only if that row is among the first `top`; the few nicks
     # that were ours are added up separately.
-    rows = connection.execute(
-        f"SELECT nick, lines FROM people WHERE {where} ORDER BY lines DESC LIMIT ?", [*values, top]
-    )
+    sql = f"SELECT nick, lines FROM people WHERE {where} ORDER BY lines DESC LIMIT ?"
+    rows = connection.execute(sql, [*values, top])
     most = {fold_name(row[0]): (row[0], row[1]) for row in rows}
     ours = connection.execute(
         f"SELECT nick, sum(lines) FROM people WHERE {where} AND nick IN"
@@ -275,7 +263,7 @@ def _top(
         [*values, *values],
     )
     most |= {fold_name(row[0]): (row[0], row[1]) for row in ours}
-    return sorted(most.values(), key=lambda each: -each[1])[:top]
+    return lines, replies, people, sorted(most.values(), key=lambda each: -each[1])[:top]
 
 
 def _lines_by_nick(
@@ -283,38 +271,29 @@ def _lines_by_nick(
 ) -> list[tuple[str, int, int]]:
     """Count lines, and our answers among them, by nick, most lines first.
 
-    Whole days are read from the counters, partial days at both ends from the log itself.
+    Whole days are read from the counters where these can answer the query, all else from the log.
     """
     untimed = replace(query, since=None, until=None)
     begin = -(-to_micros(query.since) // _DAY) if query.since else -_MAX_DAY
     end = to_micros(query.until) // _DAY if query.until else _MAX_DAY
-    if not _timeless(untimed) or begin >= end:
-        return _in_log(connection, [query], seen)
-    edges = []
-    if query.since:
-        edges.append(replace(query, until=from_micros(begin * _DAY)))
-    if query.until:
-        edges.append(replace(query, since=from_micros(end * _DAY)))
-    where = f"channel_id IN ({_placeholders(seen.rows)}) AND day >= ? AND day < ?"
-    values: list[Any] = [*seen.rows, begin, end]
-    for column, value in (("nick", query.nick), ("own", query.own)):
-        if value is not None:
-            where, values = f"{where} AND {column} = ?", [*values, value]
-    whole = connection.execute(
-        f"SELECT nick, sum(lines), sum(replies) FROM people_days WHERE {where} GROUP BY nick",
-        values,
-    )
-    return _merge_counts([*whole, *_in_log(connection, edges, seen)])
-
-
-def _in_log(
-    connection: Connection, queries: Sequence[Query], seen: VisibleChannels
-) -> list[tuple[str, int, int]]:
-    """Count as `_lines_by_nick` does, in the log itself."""
-    rows: list[tuple[str, int, int]] = []
-    for query in queries:
-        types = SPOKEN if query.types is None else SPOKEN & query.types
-        where, values = conditions(connection, replace(query, types=types))
+    rows: list[Sequence[Any]] = []
+    in_log = [query]
+    if _timeless(untimed) and begin < end:
+        in_log = []
+        if query.since:
+            in_log.append(replace(query, until=from_micros(begin * _DAY)))
+        if query.until:
+            in_log.append(replace(query, since=from_micros(end * _DAY)))
+        where = f"channel_id IN ({_placeholders(seen.rows)}) AND day >= ? AND day < ?"
+        values: list[Any] = [*seen.rows, begin, end]
+        for column, value in (("nick", query.nick), ("own", query.own)):
+            if value is not None:
+                where, values = f"{where} AND {column} = ?", [*values, value]
+        sql = f"SELECT nick, sum(lines), sum(replies) FROM people_days WHERE {where} GROUP BY nick"
+        rows += connection.execute(sql, values)
+    for part in in_log:
+        types = SPOKEN if part.types is None else SPOKEN & part.types
+        where, values = conditions(connection, replace(part, types=types))
         rows += connection.execute(
             "SELECT nick || '', count(*), count(*) FILTER (WHERE own = 1 AND reply_to IS NOT NULL)"
             " FROM events"
@@ -323,11 +302,6 @@ def _in_log(
             f" WHERE {where} AND +channel_id IN ({_placeholders(seen.rows)}) GROUP BY 1",
             [*values, *seen.rows],
         )
-    return _merge_counts(rows)
-
-
-def _merge_counts(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
-    """Add up the counts of rows of the same nick, and return them with the most lines first."""
     found: dict[str, tuple[str, int, int]] = {}
     for nick, lines, replies in rows:
         known = found.get(fold_name(nick), (nick, 0, 0))

@@ -14,7 +14,7 @@ from storage.db.address import PREFIX, SCHEMAS_WITH, Address, PostgresSchema
 from storage.db.errors import Unavailable
 from storage.db.sqlite import open_sqlite
 
-__all__ = ["Address", "Connection", "Database", "Row", "from_micros", "to_micros"]
+__all__ = ["Address", "Connection", "Database", "Repository", "Row", "from_micros", "to_micros"]
 
 NEEDS_EXTRA = "storage on PostgreSQL needs the extra: pip install '.[postgres]' in the checkout"
 _LOCK_TIMEOUT = 5.0  # seconds to wait for another process that writes
@@ -160,21 +160,26 @@ class Database:
         return {name: PostgresSchema(address.url, name) for name in names if name != address.name}
 
 
+class Repository:
+    """The base of classes that read and write some of the tables in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
 def other_files(data: Path, log: Path) -> list[Path]:
     """Return the files in the folder `data` that are stores of Terrarium, without `log`."""
+
+    def is_store(path: Path) -> bool:
+        # Other programs may keep files in the folder too. A file that cannot be read at the moment
+        # counts as ours: the caller's work on it then fails and is retried, instead of being
+        # skipped.
+        try:
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+                tables = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'turns'")
+                return tables.fetchone() is not None
+        except sqlite3.Error as error:
+            return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
+
     found = (path for path in sorted(data.glob("*.db")) if path.resolve() != log.resolve())
-    return [path for path in found if _is_store(path)]
-
-
-def _is_store(path: Path) -> bool:
-    """Return True if a file has our tables; other programs may keep files in the folder too.
-
-    A file that cannot be read at the moment counts as ours: the caller's work on it then fails and
-    is retried, instead of being skipped.
-    """
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
-            found = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'turns'").fetchone()
-    except sqlite3.Error as error:
-        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
-    return found is not None
+    return [path for path in found if is_store(path)]

@@ -27,7 +27,6 @@ MAX_REWRITTEN_SIZE = 256 << 20
 
 _PAGES_PER_TRANSACTION = 2_000  # pages overwritten in one transaction, while other writers wait
 
-
 COPY_LIFETIME = timedelta(days=7)
 """How long the copy of a file (`irc.db.before-N`) is kept that earlier versions made before they
 changed it."""
@@ -51,11 +50,16 @@ async def secure_delete(database: Database, small: int = MAX_REWRITTEN_SIZE) -> 
     await database.execute_outside_transaction("PRAGMA secure_delete = ON")
     try:
         yield
-        size = await _number(database, "page_count") * await _number(database, "page_size")
-        if size <= small:
+        page_size = await _number(database, "page_size")
+        if await _number(database, "page_count") * page_size <= small:
             await database.execute_outside_transaction("VACUUM")
-        else:
-            await _wipe_free_pages(database)
+        else:  # overwrite all free pages with zeros, by filling a table with zeros and dropping it
+            free = await _number(database, "freelist_count")
+            await database.execute("CREATE TABLE IF NOT EXISTS wiping (zeros BLOB)")
+            for start in range(0, free, _PAGES_PER_TRANSACTION):
+                zeros = min(_PAGES_PER_TRANSACTION, free - start) * page_size
+                await database.execute("INSERT INTO wiping VALUES (zeroblob(?))", [zeros])
+            await database.execute("DROP TABLE wiping")
     finally:
         await database.execute_outside_transaction("PRAGMA secure_delete = OFF")
     # Last: until a checkpoint the new pages are only in the log, and the file has the old ones.
@@ -116,14 +120,3 @@ async def _empty_wal(database: Database) -> None:
 async def _number(database: Database, pragma: str) -> int:
     row = await database.fetch_one(f"PRAGMA {pragma}")
     return int(row[0]) if row else 0
-
-
-async def _wipe_free_pages(database: Database) -> None:
-    """Overwrite all free pages with zeros, by filling a table with zeros and dropping it."""
-    size = await _number(database, "page_size")
-    free = await _number(database, "freelist_count")
-    await database.execute("CREATE TABLE IF NOT EXISTS wiping (zeros BLOB)")
-    for start in range(0, free, _PAGES_PER_TRANSACTION):
-        pages = min(_PAGES_PER_TRANSACTION, free - start)
-        await database.execute("INSERT INTO wiping VALUES (zeroblob(?))", [pages * size])
-    await database.execute("DROP TABLE wiping")

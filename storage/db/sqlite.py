@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import sqlite3
 import time
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -21,7 +19,7 @@ from storage.connection import Connection, Dialect, Row
 from storage.db.errors import Rejected, Unavailable
 from storage.db.integrity import reading_address, require_sound, unusable
 from storage.db.migration import migrate, require_newest
-from storage.db.private_files import make_file, make_folder, tighten
+from storage.db.private_files import make_file, make_folder, sync, tighten
 from terrarium.cancellation import await_shielded
 from terrarium.file_watcher import file_stamp
 
@@ -111,8 +109,27 @@ class SqliteBackend:
         self, work: Callable[[Connection], T], *, durable: bool = True, exclusive: bool = True
     ) -> T:
         """Run `work` in one transaction; with SQLite every one is exclusive."""
+
+        def run(connection: SqliteConnection) -> T:
+            if not durable:  # in WAL mode the commit then does not fsync
+                connection.execute("PRAGMA synchronous = NORMAL")
+            try:
+                # IMMEDIATE takes the write lock now: a deferred transaction that reads first fails
+                # at its first write, without waiting, once another process has written meanwhile.
+                connection.execute("BEGIN IMMEDIATE")
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.rollback()
+                raise
+            finally:
+                if not durable:
+                    connection.execute("PRAGMA synchronous = FULL")
+            return result
+
         async with self._lock:
-            return await self._write(partial(_run_transaction, work=work, durable=durable))
+            return await self._write(run)
 
     async def _write(self, work: Callable[[SqliteConnection], T]) -> T:
         """Run `work` in a thread with the writing connection, under the lock."""
@@ -171,26 +188,23 @@ class SqliteBackend:
         """Make all commits so far durable."""
         try:
             if self._has_lost_writes:
-                await self._rewrite_wal()
+                # After an fsync has failed, Linux counts its pages as clean although they may never
+                # have reached the disk, so that the next fsync succeeds and proves nothing. Nor
+                # would new frames help in the same log: after a power cut SQLite reads it only up
+                # to the first frame with a wrong checksum. The checkpoint copies the pages into the
+                # file from the page cache, where ext4 and XFS keep them, and fsyncs it.
+                checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
+                rows = await self.execute_outside_transaction(checkpoint)
+                if rows and rows[0][0]:  # a reader still needs the log
+                    raise Unavailable(
+                        "the database cannot be brought to the disk: it is being read"
+                    )
                 self._has_lost_writes = False
-            await asyncio.to_thread(_fsync_wal, self._wal)
+            with suppress(FileNotFoundError):  # without a log, commits were fsynced in the file
+                await asyncio.to_thread(sync, self._wal)
         except OSError as error:
             self._has_lost_writes = True
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
-
-    async def _rewrite_wal(self) -> None:
-        """Write all that is in the write-ahead log into the file, and empty the log.
-
-        After an fsync has failed, Linux counts its pages as clean although they may never have
-        reached the disk, so that the next fsync succeeds and proves nothing. Nor would new frames
-        help in the same log: after a power cut SQLite reads it only up to the first frame with a
-        wrong checksum. The checkpoint copies the pages into the file from the page cache, where
-        ext4 and XFS keep them, and fsyncs it. Raises Unavailable, also while a reader still needs
-        the log.
-        """
-        rows = await self.execute_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
-        if rows and rows[0][0]:
-            raise Unavailable("the database cannot be brought to the disk: it is being read")
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
         """Run a statement on the writing connection."""
@@ -228,45 +242,6 @@ async def open_sqlite(
         yield database
     finally:
         await database.close()
-
-
-def _run_transaction(
-    connection: SqliteConnection, work: Callable[[Connection], T], *, durable: bool
-) -> T:
-    """Run `work` in BEGIN IMMEDIATE ... COMMIT and return its result; any error rolls it back.
-
-    Unless `durable`, the commit does not fsync (`synchronous = NORMAL` in WAL mode): every reader
-    sees it and it survives a crash of this process, but a power cut may undo it until `_fsync_wal`.
-    """
-    if not durable:
-        connection.execute("PRAGMA synchronous = NORMAL")
-    try:
-        # IMMEDIATE takes the write lock now: a deferred transaction that reads first fails at its
-        # first write, without waiting, once another process has written meanwhile.
-        connection.execute("BEGIN IMMEDIATE")
-        result = work(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            connection.rollback()
-        raise
-    finally:
-        if not durable:
-            connection.execute("PRAGMA synchronous = FULL")
-    return result
-
-
-def _fsync_wal(wal: Path) -> None:
-    """Flush a write-ahead log to the disk, as SQLite does after each commit with `synchronous =
-    FULL` (https://www.sqlite.org/pragma.html#pragma_synchronous). Raises OSError.
-    """
-    # Without a log, commits went to the file itself and were fsynced there.
-    with contextlib.suppress(FileNotFoundError):
-        descriptor = os.open(wal, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _open_connection(

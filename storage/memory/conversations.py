@@ -10,7 +10,7 @@ from typing import Any
 
 from storage.chat_log.opt_outs import person_of
 from storage.connection import GIVEN, Connection
-from storage.db.database import Database, from_micros, to_micros
+from storage.db.database import Repository, from_micros, to_micros
 from storage.memory.deletion import forget_conversation
 
 Message = dict[str, Any]
@@ -58,29 +58,22 @@ class PromptWindow:
     turn_start: int = 0
 
 
-class Conversations:
+class Conversations(Repository):
     """The conversations in a database file, by name."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, name: str, turn: Turn, room: str = "", person: str = "") -> int:
         """Store a finished turn and return its id, which is greater than any before. Of the
         conversation only the newest `MAX_TURNS` turns are kept. It belongs to `room`, by default
         one of its own name, and is with `person`."""
-        values = [
-            turn.question_event_id,
-            to_micros(turn.time),
-            json.dumps(turn.messages),
-            json.dumps(turn.related),
-            name,
-        ]
+        time = to_micros(turn.time)
+        messages, related = json.dumps(turn.messages), json.dumps(turn.related)
 
         def insert(db: Connection) -> int:
             db.execute(_CONVERSATION, [name, room or name, person_of(person)])
+            values = [turn.question_event_id, time, messages, related, name]
             row = db.execute(_TURN, values).fetchone()
             # Facts and notes of this turn were stored by tools before its id was known.
-            db.execute(_ASSIGN, [row[0], to_micros(turn.time), name])
+            db.execute(_ASSIGN, [row[0], time, name])
             db.execute(_OLDEST, [name, MAX_TURNS])
             return int(row[0])
 
@@ -110,9 +103,8 @@ class Conversations:
 
     async def room(self, name: str) -> str:
         """Return the room of a conversation: its own name as long as it is not stored."""
-        row = await self._database.fetch_one(
-            "SELECT room FROM conversations WHERE name = ?", [name]
-        )
+        sql = "SELECT room FROM conversations WHERE name = ?"
+        row = await self._database.fetch_one(sql, [name])
         return str(row["room"]) if row else name
 
     async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
@@ -120,9 +112,8 @@ class Conversations:
         first, read in one snapshot."""
 
         def both(db: Connection) -> tuple[PromptWindow, list[Turn]]:
-            row = db.execute(
-                "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
-            ).fetchone()
+            sql = "SELECT log_start, turn_start FROM conversations WHERE name = ?"
+            row = db.execute(sql, [name]).fetchone()
             window = PromptWindow(*row) if row else PromptWindow()
             return window, _turns(db, name, window.turn_start, MAX_TURNS)
 

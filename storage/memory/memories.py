@@ -1,7 +1,6 @@
 """The memories of rooms: facts, notes, episodes and summaries, and how far they have been made.
 
-Every call names a room, and nothing of another one is ever read or changed. Facts are about a
-subject; names of people are normalised by `person_of`.
+Every call names a room, and nothing of another one is ever read or changed.
 
 The result of a job is stored in one transaction with its new watermark, so a crash neither loses
 turns nor consolidates them twice. A result that was made from turns read before somebody was
@@ -22,7 +21,7 @@ from enum import StrEnum
 from typing import Any
 
 from storage.chat_log.opt_outs import person_of
-from storage.db.database import Connection, Database, Row, from_micros, to_micros
+from storage.db.database import Connection, Repository, Row, from_micros, to_micros
 from storage.text_index.words import fold, words
 
 MANUAL, OWN, HEARSAY = 1.0, 0.8, 0.3
@@ -92,11 +91,11 @@ class MemoryKind(StrEnum):
 class Memory:
     """A memory of a room: a fact, a note, an episode or a summary.
 
-    A fact has a `key`, a `subject` whom it is about, a `source` who said it, and a `confidence`
-    from 0 to 1; `manual` ones were asked for. `conversation` is where a fact or a note was said.
-    The memory is made from the turns `first_turn` to `last_turn`, both 0 until the turn is stored
-    in which it was said; `begun` is the time of the oldest. An episode made from notes has the key
-    "notes".
+    A fact has a `key`, a `subject` whom it is about, a `source` who said it, both normalised by
+    `person_of`, and a `confidence` from 0 to 1; `manual` ones were asked for. `conversation` is
+    where a fact or a note was said. The memory is made from the turns `first_turn` to `last_turn`,
+    both 0 until the turn is stored in which it was said; `begun` is the time of the oldest. An
+    episode made from notes has the key "notes".
     """
 
     layer: MemoryKind
@@ -200,15 +199,12 @@ ON CONFLICT (room, subject, key) WHERE layer = 'fact' DO UPDATE SET
 WHERE excluded.confidence >= memories.confidence"""
 
 
-class Memories:
+class Memories(Repository):
     """The memories in a database file.
 
     Methods that store the result of a job return False, and store nothing, if it is void: something
     in the room was forgotten, or another job moved the watermark, since `watermarks` was read.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, memory: Memory) -> bool:
         """Store a memory. A fact replaces the one of its key, unless that has greater confidence:
@@ -233,10 +229,8 @@ class Memories:
 
     async def fact(self, room: str, subject: str, key: str) -> Memory | None:
         """Return the fact about a person under a key, if there is one."""
-        row = await self._database.fetch_one(
-            "SELECT * FROM memories WHERE room = ? AND layer = 'fact' AND subject = ? AND key = ?",
-            [room, subject, key],
-        )
+        sql = "SELECT * FROM memories WHERE room = ? AND layer = 'fact' AND subject = ? AND key = ?"
+        row = await self._database.fetch_one(sql, [room, subject, key])
         return memory_of(row) if row else None
 
     async def search(self, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
@@ -264,10 +258,8 @@ class Memories:
             return Watermarks(*row)
         # A random version: if the row is deleted and created again, results that were read
         # before are still void.
-        await self._database.execute(
-            "INSERT INTO memory_rooms (room, version) VALUES (?, ?) ON CONFLICT DO NOTHING",
-            [room, secrets.randbits(62)],
-        )
+        sql = "INSERT INTO memory_rooms (room, version) VALUES (?, ?) ON CONFLICT DO NOTHING"
+        await self._database.execute(sql, [room, secrets.randbits(62)])
         row = await self._database.fetch_one(_PROGRESS, [room])
         return Watermarks(*row) if row else Watermarks(room)
 
@@ -303,15 +295,20 @@ class Memories:
         """Return the oldest `limit` turns with ids greater than `after` and up to `until`, in order
         of arrival, without those of people who have opted out since."""
         rows = await self._database.fetch_all(_TURNS, [room, after, until, limit])
-        return [_turn(row) for row in rows]
+        turns = []
+        for turn_id, time, text, _, conversation, person in rows:
+            messages: list[dict[str, Any]] = json.loads(text)
+            person = person or person_of(str(messages[0].get("name") or ""))
+            turns.append(
+                RoomTurn(turn_id, from_micros(time), conversation, person, tuple(messages))
+            )
+        return turns
 
     async def want_summary(self, room: str, through: int) -> None:
         """Have the next summary of a room include the turns up to `through`."""
         await self.progress(room)
-        await self._database.execute(
-            "UPDATE memory_rooms SET wanted = ?2 WHERE room = ?1 AND wanted < ?2",
-            [room, through],
-        )
+        sql = "UPDATE memory_rooms SET wanted = ?2 WHERE room = ?1 AND wanted < ?2"
+        await self._database.execute(sql, [room, through])
 
     async def advance_summary(
         self,
@@ -356,10 +353,8 @@ class Memories:
             if isinstance(place, Gap):
                 if not _current(db, watermarks):
                     return False
-                db.execute(
-                    "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?",
-                    [watermarks.room, place.first_turn],
-                )
+                sql = "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?"
+                db.execute(sql, [watermarks.room, place.first_turn])
             elif not _move(db, watermarks, "episodes", place):
                 return False
             if episode:
@@ -384,10 +379,8 @@ class Memories:
                 if fact.subject not in opted_out:
                     _add(db, fact)
             learnt = "room = ? AND layer = 'fact' AND manual = 0"
-            db.execute(
-                f"DELETE FROM memories WHERE {learnt} AND time < ?",
-                [watermarks.room, to_micros(oldest)],
-            )
+            sql = f"DELETE FROM memories WHERE {learnt} AND time < ?"
+            db.execute(sql, [watermarks.room, to_micros(oldest)])
             _keep_newest(db, learnt, "time", [watermarks.room, LEARNT_FACTS])
             return True
 
@@ -416,9 +409,8 @@ class Memories:
         """
 
         def reading(db: Connection) -> RoomMemorySnapshot:
-            row = db.execute(
-                "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?", [room]
-            ).fetchone()
+            sql = "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?"
+            row = db.execute(sql, [room]).fetchone()
             text, turn = tuple(row) if row else ("", 0)
             since = db.execute(_SINCE, [room, turn]).fetchone()
             last = None if since["newest"] is None else from_micros(since["time"])
@@ -439,10 +431,8 @@ class Memories:
         def work(db: Connection) -> bool:
             if not _current(db, watermarks):
                 return False
-            db.execute(
-                "UPDATE memory_rooms SET shown = ?, shown_turn = ? WHERE room = ?",
-                [text, turn, watermarks.room],
-            )
+            sql = "UPDATE memory_rooms SET shown = ?, shown_turn = ? WHERE room = ?"
+            db.execute(sql, [text, turn, watermarks.room])
             return True
 
         return await self._database.write(work)
@@ -451,7 +441,6 @@ class Memories:
 def _facts(
     db: Connection, room: str, subject: str | None = None, limit: int = _NO_LIMIT
 ) -> list[Memory]:
-    """Run `Memories.facts` in a reading transaction."""
     rows = db.execute(
         "SELECT * FROM memories WHERE room = :room AND layer = 'fact'"
         f" AND subject = coalesce(:subject, subject) AND {SEEN}"
@@ -462,7 +451,6 @@ def _facts(
 
 
 def _search(db: Connection, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
-    """Run `Memories.search` in a reading transaction."""
     words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
     if not words:
         return []
@@ -485,10 +473,8 @@ def _add(db: Connection, memory: Memory) -> int:
 def invalidate_prompt_view(db: Connection, room: str) -> None:
     """Delete the text that prompts show, so that it is chosen again, and void the results of jobs
     that have read the room before."""
-    db.execute(
-        "UPDATE memory_rooms SET shown = '', shown_turn = 0, version = version + 1 WHERE room = ?",
-        [room],
-    )
+    sql = "UPDATE memory_rooms SET shown = '', shown_turn = 0, version = version + 1 WHERE room = ?"
+    db.execute(sql, [room])
 
 
 def memory_of(row: Mapping[str, Any] | Row) -> Memory:
@@ -523,10 +509,8 @@ def _sources_in(turns: Sequence[RoomTurn]) -> set[tuple[str, str]]:
 def _add_made(db: Connection, memory: Memory, sources: Iterable[tuple[str, str]]) -> None:
     """Add an episode or a summary that was made of what people said, and keep the newest ones."""
     memory_id = _add(db, memory)
-    db.executemany(
-        "INSERT INTO memory_sources VALUES (?, ?, ?)",
-        [(memory_id, *source) for source in sorted(sources)],
-    )
+    sql = "INSERT INTO memory_sources VALUES (?, ?, ?)"
+    db.executemany(sql, [(memory_id, *source) for source in sorted(sources)])
     which = "room = ? AND layer = 'episode'"
     _keep_newest(db, which, "last_turn", [memory.room, EPISODES])
 
@@ -539,12 +523,6 @@ def _keep_newest(db: Connection, which: str, newest: str, values: Sequence[str |
         f" ORDER BY {newest} DESC, id DESC LIMIT 1000000000 OFFSET ?)",
         values,
     )
-
-
-def _turn(row: Row) -> RoomTurn:
-    messages: list[dict[str, Any]] = json.loads(row["messages"])
-    person = row["person"] or person_of(str(messages[0].get("name") or ""))
-    return RoomTurn(row["id"], from_micros(row["time"]), row["name"], person, tuple(messages))
 
 
 def rank(texts: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, float]]:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from storage.db.database import Connection, Database, to_micros
+from storage.db.database import Connection, Repository, to_micros
 
 FILES = ""
 """The room of skills that are files: they are available in all rooms."""
@@ -40,11 +40,8 @@ DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills WHERE ro
     ORDER BY time = ?2 DESC, uses * score DESC, time DESC LIMIT 1000000000 OFFSET ?3)"""
 
 
-class SkillTable:
+class SkillTable(Repository):
     """The skills in a tendril's file, by room."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def teach(self, room: str, skill: TaughtSkill, now: datetime) -> None:
         """Store a skill, replacing one of the same name. Raises Unavailable."""
@@ -81,20 +78,16 @@ class SkillTable:
     async def scores(self, room: str) -> dict[str, tuple[int, float]]:
         """Return uses and score of those skills of a room that were used, by name. Raises
         Unavailable."""
-        rows = await self._database.fetch_all(
-            "SELECT name, uses, score FROM skills WHERE room = ? AND uses > 0 ORDER BY name", [room]
-        )
+        sql = "SELECT name, uses, score FROM skills WHERE room = ? AND uses > 0 ORDER BY name"
+        rows = await self._database.fetch_all(sql, [room])
         return {row["name"]: (row["uses"], row["score"]) for row in rows}
 
     async def forget_of(self, names: Collection[str]) -> None:
         """Delete the skills that anybody of these `names` has taught. Raises Unavailable."""
-        await self._database.executemany(
-            "DELETE FROM skills WHERE room != '' AND teacher = ?", [[name] for name in names]
-        )
+        sql = "DELETE FROM skills WHERE room != '' AND teacher = ?"
+        await self._database.executemany(sql, [[name] for name in names])
 
     async def forget(self, room: str, name: str | None = None) -> int:
         """Delete one skill taught in a room, or all; return how many. Raises Unavailable."""
-        return await self._database.execute(
-            "DELETE FROM skills WHERE room = ? AND room != '' AND name = coalesce(?, name)",
-            [room, name],
-        )
+        sql = "DELETE FROM skills WHERE room = ? AND room != '' AND name = coalesce(?, name)"
+        return await self._database.execute(sql, [room, name])

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from storage.chat_log.event import Place
-from storage.db.database import Connection, Database, from_micros, to_micros
+from storage.db.database import Connection, Repository, from_micros, to_micros
 
 FORGOTTEN = "(forgotten)"
 """Placeholder for the name of a person who was forgotten."""
@@ -29,12 +29,9 @@ class AuditEntry:
     """The time of the action; set when the entry is stored."""
 
 
-class AuditLog:
+class AuditLog(Repository):
     """The audit log in a database. Rows are only ever added; they are changed only to remove the
     names of people who are forgotten."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, entry: AuditEntry) -> None:
         """Store an entry with the current time."""
@@ -42,9 +39,8 @@ class AuditLog:
 
     async def latest(self, limit: int = 50) -> list[AuditEntry]:
         """Return the newest `limit` entries, oldest first."""
-        rows = await self._database.fetch_all(
-            "SELECT * FROM audit ORDER BY rowid DESC LIMIT ?", [limit]
-        )
+        sql = "SELECT * FROM audit ORDER BY rowid DESC LIMIT ?"
+        rows = await self._database.fetch_all(sql, [limit])
         return [
             AuditEntry(
                 Place(row["network"], row["channel"]),
@@ -59,10 +55,19 @@ class AuditLog:
     ) -> None:
         """Remove the names of people from what was done to them, on one network or (None) on all.
 
-        That it was done, by whom and when, stays. A target or a reason that names them is replaced
-        by `FORGOTTEN`.
+        That it was done, by whom and when, stays. A target or a reason that has one of their nicks,
+        or a mask with one of their nicks or hosts, is replaced by `FORGOTTEN`.
         """
-        people = {name.lower() for name in names}, {host.lower() for host in hosts}
+        nicks, masked = {name.lower() for name in names}, {host.lower() for host in hosts}
+
+        def is_about_them(text: str) -> bool:
+            for word in text.lower().split():
+                nick, _, rest = word.partition("!")
+                _, at, host = (rest or word).partition("@")
+                if (at and host in masked) or nick.strip(_PUNCTUATION) in nicks:
+                    return True
+            return False
+
         rows = await self._database.fetch_all(
             "SELECT rowid, target, reason FROM audit"
             " WHERE CAST(?1 AS TEXT) IS NULL OR network = ?1",
@@ -71,13 +76,12 @@ class AuditLog:
         changed = []
         for row in rows:
             texts = row["target"], row["reason"]
-            nameless = [FORGOTTEN if _names(text, *people) else text for text in texts]
+            nameless = [FORGOTTEN if is_about_them(text) else text for text in texts]
             if nameless != [*texts]:
                 changed.append([*nameless, row["rowid"]])
         if changed:
-            await self._database.executemany(
-                "UPDATE audit SET target = ?, reason = ? WHERE rowid = ?", changed
-            )
+            sql = "UPDATE audit SET target = ?, reason = ? WHERE rowid = ?"
+            await self._database.executemany(sql, changed)
 
 
 def insert_entry(db: Connection, entry: AuditEntry) -> None:
@@ -90,14 +94,3 @@ def insert_entry(db: Connection, entry: AuditEntry) -> None:
             *(entry.actor, entry.action, entry.target, entry.reason),
         ],
     )
-
-
-def _names(text: str, names: Collection[str], hosts: Collection[str]) -> bool:
-    """Return True if a word of `text` is one of the nicks, or a mask with one of the nicks or
-    hosts. The names must be in lower case."""
-    for word in text.lower().split():
-        nick, _, rest = word.partition("!")
-        _, at, host = (rest or word).partition("@")
-        if (at and host in hosts) or nick.strip(_PUNCTUATION) in names:
-            return True
-    return False

@@ -1,35 +1,31 @@
 """The right to be forgotten: erasure of a person's events and of everything derived from them.
 
-Erased are: the events; the bot's replies to them, and its lines that quote them; turns in which the
-person asked something or that quote them, in every tendril's store, with the memories made of these
-turns and their traces; memories about the person; their reminders; long answers, and messages
-waiting in the outbox, that quote them; vectors, together with their events. What others have said
-stays, even if it is about the person. Deleted words are overwritten in the file, in the index and
-in the write-ahead log.
+Erased are: the events, with their vectors; the bot's replies to them, and its lines that quote
+them; in every tendril's store, turns in which the person asked something or that quote them, with
+the memories made of these turns and their traces; memories about the person; their reminders; long
+answers, and messages waiting in the outbox, that quote them. What others have said stays, even if
+it is about the person. Deleted words are overwritten in the files, indexes and write-ahead logs.
 
 A text quotes an event if that was recorded when the text was made (`llm.messages.message`). Words
 are not compared: whoever says what stands in somebody else's private conversation, and then asks to
 be forgotten, must neither remove any of it nor learn that it is there.
 
-Which events are theirs is decided by `Person` for somebody who asks for themselves, and by
-`NamedPerson`, a nick or an account, for the operator, who is responsible for the choice.
-
-An erasure spans several files and many transactions, and is completed in all of them even after a
-crash: it is recorded first (`PendingErasure`), each step is ticked off once it is done, and every
-step is idempotent. The record is in the log's own store. At the end the person is removed from it,
-then the file is rewritten, and only then the record is deleted. So after an interruption at any
-point a rewrite of the file is still pending.
+An erasure is completed in all files even after a crash: it is recorded first, in the log's own
+store (`PendingErasure`), each step is ticked off once it is done, and every step is idempotent. At
+the end the person is removed from the record, then the file is rewritten, and only then the record
+is deleted: so after an interruption at any point a rewrite of the file is still pending.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -38,21 +34,17 @@ from storage.chat_log.event import EVERYTHING, Event, Place, Scope
 from storage.chat_log.event_table import answers_quoting
 from storage.chat_log.journal import remove_events
 from storage.chat_log.opt_outs import person_of
-from storage.db.database import Address, Connection, Database, Row, to_micros
+from storage.db.database import Address, Connection, Database, to_micros
 from storage.db.errors import StorageError
 from storage.db.secure_delete import remove_copies, secure_delete
 from storage.log import ChatLog, Query
 from storage.memory.deletion import DeletedTurn, forget_people, scrub
 from storage.memory.skills import SkillTable
 from storage.privacy.audit_log import AuditLog
-from storage.privacy.pending_erasures import (
-    PendingErasure,
-    PendingErasures,
-    erasure_lock,
-)
+from storage.privacy.pending_erasures import PendingErasure, PendingErasures, erasure_lock
 from storage.queues.reminders import Owner, Reminders
 from storage.runs.runs import Runs
-from storage.usage.token_spending import Spending
+from storage.usage.usage import Spending
 
 _COPIES, _RECORDS, _EVENTS = "copies", "records", "events"
 """The steps that are not named after another tendril's store."""
@@ -112,7 +104,8 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class NamedPerson:
-    """Everybody with a nick, or an account, on one network or (None) on all."""
+    """Everybody with a nick, or an account, on one network or (None) on all: for the operator, who
+    is responsible for the choice."""
 
     network: str | None
     nick: str | None = None
@@ -158,23 +151,19 @@ async def count(log: ChatLog, person: Person | NamedPerson) -> int:
 
 
 async def forget(
-    database: Database,
-    log: ChatLog,
-    person: Person | NamedPerson,
-    data: Path,
-    actor: str = "",
+    log: ChatLog, person: Person | NamedPerson, data: Path, actor: str = ""
 ) -> Forgotten:
-    """Erase a person from the log in `database` and from the stores of all tendrils, which with
-    SQLite are in the folder `data`; also finish earlier erasures that are pending.
+    """Erase a person from a log and from the stores of all tendrils, which with SQLite are in the
+    folder `data`; also finish earlier erasures that are pending.
 
     `actor` is named in the audit log. Raises StorageError if the erasure could not be recorded, in
     which case nothing is removed. After any later error the result is not finished.
     """
     await asyncio.to_thread(remove_events, data, person.may_own)
-    erasure = await _plan(database, log, person, data, actor)
-    number = await PendingErasures(database).add(erasure) if erasure else 0
+    erasure = await _plan(log, person, data, actor)
+    number = await PendingErasures(log.database).add(erasure) if erasure else 0
     try:
-        finished = await finish_erasures(database, log, data)
+        finished = await finish_erasures(log, data)
     except StorageError as error:
         _log.error("erasure.not_begun", error=str(error))
         finished = {number: Forgotten(is_finished=False)}
@@ -185,17 +174,17 @@ async def forget(
     return replace(known, events=erasure.removed_events)
 
 
-async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[int, Forgotten]:
+async def finish_erasures(log: ChatLog, data: Path) -> dict[int, Forgotten]:
     """Go on with every pending erasure; return the result of each by its id.
 
     A lock lets one process at a time do so. Raises StorageError; an error of a single erasure makes
     only its result unfinished.
     """
     finished: dict[int, Forgotten] = {}
-    async with erasure_lock(database, data):
-        for erasure in await PendingErasures(database).list_all():
+    async with erasure_lock(log.database, data):
+        for erasure in await PendingErasures(log.database).list_all():
             try:
-                is_finished = await _carry_out(database, log, data, erasure)
+                is_finished = await _carry_out(log, data, erasure)
             except StorageError as error:
                 _log.error("erasure.not_finished", error=str(error))
                 is_finished = False
@@ -203,15 +192,14 @@ async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[
     return finished
 
 
-async def remove_line(
-    database: Database, log: ChatLog, place: Place, msgid: str, data: Path
-) -> None:
-    """Remove the line of a place that has this IRCv3 message id from the log in `database`.
+async def remove_line(log: ChatLog, place: Place, msgid: str, data: Path) -> None:
+    """Remove the line of a place that has this IRCv3 message id from a log.
 
     Our lines that answer or quote it go with it, and what was made of it, also in the stores of
     other tendrils, which with SQLite are in the folder `data`. Raises StorageError.
     """
-    rows = await log.database.fetch_all("SELECT id FROM events WHERE msgid = ?", [msgid])
+    database = log.database
+    rows = await database.fetch_all("SELECT id FROM events WHERE msgid = ?", [msgid])
     named = frozenset(row["id"] for row in rows)
     found = await log.find(Query(scope=Scope.from_places(place), ids=named)) if named else []
     ids = frozenset(event.id for event in found)
@@ -226,8 +214,8 @@ async def remove_line(
             await forget_people(store, (), lambda _: False, await _turns_of(store, ids))
             await scrub(store)
             await Runs(store).forget(ids, place.network, ())
-    await deletion.remove(log.database, sorted(ids | replies))
-    await deletion.scrub(log.database)
+    await deletion.remove(database, sorted(ids | replies))
+    await deletion.scrub(database)
 
 
 async def resume_erasures(log: Address, data: Path) -> bool:
@@ -236,18 +224,24 @@ async def resume_erasures(log: Address, data: Path) -> bool:
     if isinstance(log, Path) and not log.exists():
         return True
     async with Database.open(log) as database:
-        finished = await finish_erasures(database, ChatLog(database), data)
+        finished = await finish_erasures(ChatLog(database), data)
     return all(each.is_finished for each in finished.values())
 
 
 async def _plan(
-    database: Database, log: ChatLog, person: Person | NamedPerson, data: Path, actor: str
+    log: ChatLog, person: Person | NamedPerson, data: Path, actor: str
 ) -> PendingErasure | None:
     """Return the erasure of a person, not yet recorded; None if there is nothing of theirs."""
     events = await _events_of(log, person)
-    others = await database.neighbours(data)
-    if not events and not await _has_reminders(database, person, others.values()):
-        return None
+    others = await log.database.neighbours(data)
+    if not events and isinstance(person, Person):
+        has_reminders = bool(await Reminders(log.database).for_owner(person.owner))
+        for address in others.values():
+            if not has_reminders:
+                async with Database.open(address) as other:
+                    has_reminders = bool(await Reminders(other).for_owner(person.owner))
+        if not has_reminders:
+            return None
     ids = frozenset(event.id for event in events)
     names = _names_of(person, events)
     replies = await _replies(log, ids)
@@ -284,12 +278,13 @@ def _names_of(person: Person | NamedPerson, events: Sequence[Event]) -> frozense
     return frozenset(names | escaped)
 
 
-async def _carry_out(database: Database, log: ChatLog, data: Path, erasure: PendingErasure) -> bool:
+async def _carry_out(log: ChatLog, data: Path, erasure: PendingErasure) -> bool:
     """Do the remaining steps; return False if some could not be done. Raises StorageError.
 
     The log comes first, so that no tendril can quote from it again what was just removed from the
     tendril's own store.
     """
+    database = log.database
     pending = PendingErasures(database)
     in_log = [step for step in erasure.steps if step in (_RECORDS, _EVENTS)]
     # While other stores keep failing, do not rewrite the log's file at each attempt.
@@ -302,8 +297,8 @@ async def _carry_out(database: Database, log: ChatLog, data: Path, erasure: Pend
             await _forget_records(database, erasure)
             erasure = await pending.tick_off(erasure, _RECORDS)
         if _EVENTS in in_log:
-            await deletion.remove(log.database, sorted(erasure.events | erasure.replies))
-            await deletion.scrub(log.database)
+            await deletion.remove(database, sorted(erasure.events | erasure.replies))
+            await deletion.scrub(database)
             erasure = await pending.tick_off(erasure, _EVENTS)
         erasure = await _forget_elsewhere(pending, database, data, erasure)
         # Before the rewrite at the end of this context, which also removes the names' old bytes.
@@ -368,19 +363,6 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> None:
     await AuditLog(database).forget(network, names, erasure.hosts)
 
 
-async def _has_reminders(
-    database: Database, person: Person | NamedPerson, others: Iterable[Address]
-) -> bool:
-    """Return True if a person without events may have reminders, in this store or in others."""
-    if isinstance(person, NamedPerson) or await Reminders(database).for_owner(person.owner):
-        return True
-    for address in others:
-        async with Database.open(address) as other:
-            if await Reminders(other).for_owner(person.owner):
-                return True
-    return False
-
-
 async def _events_of(log: ChatLog, person: Person | NamedPerson) -> list[Event]:
     found: dict[int, Event] = {}
     for query in person.queries():
@@ -414,10 +396,7 @@ async def _replies(log: ChatLog, ids: frozenset[int]) -> set[int]:
 
 
 async def _said_in_their_rooms(
-    log: ChatLog,
-    network: str | None,
-    names: Collection[str],
-    ids: Collection[int],
+    log: ChatLog, network: str | None, names: Collection[str], ids: Collection[int]
 ) -> set[int]:
     """Return the ids of the bot's lines in private conversations that are named after the person
     and in which nobody else has spoken: notices before their first line, or answers to lines that
@@ -439,27 +418,26 @@ async def _said_in_their_rooms(
 async def _turns_of(database: Database, ids: frozenset[int]) -> list[DeletedTurn]:
     """Return the turns in which one of the events asked something, or that quote one."""
 
+    def is_of_them(anchor: int, messages: Sequence[Mapping[str, Any]]) -> bool:
+        return anchor in ids or any(
+            each.get("anchor", 0) in ids
+            or not ids.isdisjoint(each.get("quotes", ()))
+            or not ids.isdisjoint(each.get("quotes_beside", ()))
+            for each in messages
+        )
+
     def select(db: Connection) -> list[DeletedTurn]:
         rows = db.execute(
             "SELECT t.id, anchor, messages, room, name FROM turns t"
             " JOIN conversations c ON c.id = conversation_id"
         )
         return [
-            DeletedTurn(row["id"], row["room"], row["name"], row["anchor"])
-            for row in rows
-            if not ids.isdisjoint(_linked(row))
+            DeletedTurn(turn_id, room, name, anchor)
+            for turn_id, anchor, messages, room, name in rows
+            if is_of_them(anchor, json.loads(messages))
         ]
 
     return await database.read(select)
-
-
-def _linked(row: Row) -> Iterator[int]:
-    """Yield the ids of the events that a turn asks, or that its messages are or quote."""
-    yield row["anchor"]
-    for message in json.loads(row["messages"]):
-        yield message.get("anchor", 0)
-        yield from message.get("quotes", ())
-        yield from message.get("quotes_beside", ())
 
 
 async def _forget_texts(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from storage.chat_log.event import Place
 from storage.db.address import PostgresSchema
-from storage.db.database import Connection, Database, to_micros
+from storage.db.database import Connection, Database, Repository, to_micros
 from storage.db.process_lock import wait_for_lock
 from storage.privacy.audit_log import AuditEntry, insert_entry
 
@@ -48,25 +48,16 @@ class PendingErasure:
     id: int = 0
 
 
-class PendingErasures:
+class PendingErasures(Repository):
     """The table of pending erasures in a database. All methods raise Unavailable."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, erasure: PendingErasure) -> int:
         """Record an erasure durably, before its first step; return its id."""
+        names, hosts = json.dumps(sorted(erasure.names)), json.dumps(sorted(erasure.hosts))
         values = [
-            to_micros(datetime.now(UTC)),
-            erasure.actor,
-            erasure.network,
-            erasure.person,
-            json.dumps(sorted(erasure.names)),
-            json.dumps(sorted(erasure.hosts)),
-            _pack(erasure.events),
-            _pack(erasure.replies),
-            json.dumps(erasure.steps),
-            erasure.removed_events,
+            *(to_micros(datetime.now(UTC)), erasure.actor, erasure.network, erasure.person),
+            *(names, hosts, _pack(erasure.events), _pack(erasure.replies)),
+            *(json.dumps(erasure.steps), erasure.removed_events),
         ]
         sql = f"{_ADD} VALUES ({', '.join('?' * len(values))}) RETURNING id"
         row = await self._database.write(lambda db: db.execute(sql, values).fetchone())
@@ -77,9 +68,7 @@ class PendingErasures:
         rows = await self._database.fetch_all("SELECT * FROM erasures ORDER BY id")
         return [
             PendingErasure(
-                row["actor"],
-                row["network"],
-                row["person"],
+                *(row["actor"], row["network"], row["person"]),
                 frozenset(json.loads(row["names"])),
                 frozenset(json.loads(row["hosts"])),
                 frozenset(array("q", row["events"])),
@@ -94,9 +83,8 @@ class PendingErasures:
     async def tick_off(self, erasure: PendingErasure, step: str) -> PendingErasure:
         """Record that a step is done; return what is left of the erasure."""
         left = replace(erasure, steps=tuple(each for each in erasure.steps if each != step))
-        await self._database.execute(
-            "UPDATE erasures SET steps = ? WHERE id = ?", [json.dumps(left.steps), erasure.id]
-        )
+        sql = "UPDATE erasures SET steps = ? WHERE id = ?"
+        await self._database.execute(sql, [json.dumps(left.steps), erasure.id])
         return left
 
     async def make_nameless(self, erasure_id: int) -> None:

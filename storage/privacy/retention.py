@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storage.chat_log import deletion, statistics
 from storage.chat_log.event import EVERYTHING
-from storage.db.database import Connection, Database, to_micros
+from storage.db.database import Connection, to_micros
 from storage.db.secure_delete import COPY_LIFETIME, remove_copies
 from storage.log import ChatLog, Query
 from storage.memory.deletion import forget_before
@@ -20,14 +20,14 @@ DELETE FROM runs WHERE anchor > 0 AND outcome != 'running'
 _EVENTS_PER_STEP = 2_000  # events that are read, and then removed, at once
 
 
-async def expire(database: Database, log: ChatLog, settings: StorageSettings, now: datetime) -> int:
+async def expire(log: ChatLog, settings: StorageSettings, now: datetime) -> int:
     """Remove events older than the retention of their place, and the bot's memory of that time;
     return the number of events.
 
     `now` is an aware time. Copies that were made before a migration are removed after a week.
     Raises StorageError.
     """
-    address = database.address
+    database, address = log.database, log.database.address
     if isinstance(address, Path):
         await asyncio.to_thread(remove_copies, address, address.parent, COPY_LIFETIME)
     removed = 0
@@ -41,9 +41,9 @@ async def expire(database: Database, log: ChatLog, settings: StorageSettings, no
             limit=_EVENTS_PER_STEP,
         )
         while days and (events := await log.find(query, newest=False)):
-            removed += await deletion.remove(log.database, [event.id for event in events])
+            removed += await deletion.remove(database, [event.id for event in events])
     if removed:
-        await deletion.scrub(log.database)
+        await deletion.scrub(database)
         await database.execute(_WITHOUT_QUESTION)
     # Turns and memories have no retention by channel, only the general one.
     if settings.retention_days:

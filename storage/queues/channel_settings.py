@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from storage.chat_log.event import Place
-from storage.db.database import Database
+from storage.db.database import Repository
 
 EVERYWHERE = "*"
 """The channel name of settings that hold for every channel of a network."""
 
 
-class ChannelSettings:
+class ChannelSettings(Repository):
     """The settings in a database file: strings by place and key."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def all(self) -> dict[Place, dict[str, str]]:
         """Return all settings."""

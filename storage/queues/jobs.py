@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from storage.connection import Connection, Dialect
-from storage.db.database import Database, Row, from_micros, to_micros
+from storage.db.database import Database, Repository, Row, from_micros, to_micros
 from storage.db.errors import Conflict
 
 LEASE = timedelta(minutes=30)
@@ -176,10 +176,8 @@ class Jobs:
                 db, job, state="done", finished=to_micros(now), result=json.dumps(result), error=""
             )
             if ended:
-                db.execute(
-                    "UPDATE jobs SET state = 'pending' WHERE depends_on = ? AND state = 'waiting'",
-                    [job.id],
-                )
+                sql = "UPDATE jobs SET state = 'pending' WHERE depends_on = ? AND state = 'waiting'"
+                db.execute(sql, [job.id])
             return ended
 
         ended = await self._database.write(end)
@@ -314,12 +312,9 @@ class Jobs:
             await self.fail(job, "its worker crashed")
 
 
-class CronRuns:
+class CronRuns(Repository):
     """The last run of each scheduled job, by name, so that a restart neither repeats nor skips
     one."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def last_run(self, job: str) -> datetime | None:
         """Return the scheduled time of the job's last run, None if it never ran."""

@@ -16,6 +16,7 @@ from storage.connection import Connection, Dialect
 from storage.db.database import Database
 from storage.db.errors import StorageError
 
+_MICROSECOND = timedelta(microseconds=1)
 # Microseconds since 1970, whose Julian day is 2440587.5. In PostgreSQL now() would be the start of
 # the transaction, which may have waited long for a lock since.
 _NOW = {
@@ -23,7 +24,7 @@ _NOW = {
     Dialect.POSTGRES: "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
 }
 _FIND = """
-SELECT name, holder, fence, known_as, expires - {now} AS left_for, {now} - settled AS settled_for
+SELECT name, holder, fence, known_as, expires - {now}, {now} - settled
 FROM leases ORDER BY name"""
 # Returns no row if the lease is held, also by ourselves.
 _ACQUIRE = """
@@ -93,16 +94,9 @@ class Leases:
         name. Raises Unavailable."""
         rows = await self._database.fetch_all(_FIND.format(now=self._now))
         return [
-            Lease(
-                row["name"],
-                row["holder"],
-                row["fence"],
-                row["known_as"],
-                timedelta(microseconds=row["left_for"]),
-                timedelta(microseconds=row["settled_for"]),
-            )
-            for row in rows
-            if row["name"].startswith(prefix)
+            Lease(name, holder, fence, known_as, left * _MICROSECOND, age * _MICROSECOND)
+            for name, holder, fence, known_as, left, age in rows
+            if name.startswith(prefix)
         ]
 
     async def acquire(self, names: Collection[str], duration: timedelta) -> bool:
@@ -112,7 +106,7 @@ class Leases:
 
         def insert(db: Connection) -> None:
             for name in sorted(names):  # all lock in the same order, so there is no deadlock
-                row = db.execute(sql, [name, self._holder, _micros(duration)]).fetchone()
+                row = db.execute(sql, [name, self._holder, duration // _MICROSECOND]).fetchone()
                 if row is None:
                     raise _Taken
                 fences[name] = int(row[0])
@@ -131,8 +125,15 @@ class Leases:
         def update(db: Connection) -> None:
             for name, fence in self._fences.items():
                 news = renewals.get(name, Renewal())
-                settled = None if news.settled is None else _micros(news.settled)
-                values = [name, self._holder, fence, _micros(duration), news.known_as, settled]
+                settled = None if news.settled is None else news.settled // _MICROSECOND
+                values = [
+                    name,
+                    self._holder,
+                    fence,
+                    duration // _MICROSECOND,
+                    news.known_as,
+                    settled,
+                ]
                 if db.execute(_RENEW.format(now=self._now), values).rowcount != 1:
                     raise _lost(name)
 
@@ -161,7 +162,3 @@ class _Taken(Exception):
 
 def _lost(name: str) -> LeaseLost:
     return LeaseLost(f"another process has taken over {name}")
-
-
-def _micros(duration: timedelta) -> int:
-    return duration // timedelta(microseconds=1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from storage.chat_log.event import Place
-from storage.db.database import Connection, Database, to_micros
+from storage.db.database import Connection, Repository, to_micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,8 @@ class OutgoingMessage:
     quotes: frozenset[int] = frozenset()
 
 
-class Outbox:
+class Outbox(Repository):
     """The messages in a database file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def put(
         self,
@@ -52,9 +49,8 @@ class Outbox:
 
     async def list_unsent(self, tendril: str = "irc") -> Sequence[OutgoingMessage]:
         """Return a tendril's pending messages, oldest first."""
-        rows = await self._database.fetch_all(
-            "SELECT * FROM outbox WHERE sent IS NULL AND tendril = ? ORDER BY id", [tendril]
-        )
+        sql = "SELECT * FROM outbox WHERE sent IS NULL AND tendril = ? ORDER BY id"
+        rows = await self._database.fetch_all(sql, [tendril])
         return [
             OutgoingMessage(
                 row["id"],
@@ -67,17 +63,12 @@ class Outbox:
 
     async def mark_sent(self, message: OutgoingMessage) -> None:
         """Mark a message as said. Its row is kept for the key alone."""
-        await self._database.execute(
-            "UPDATE outbox SET sent = ?, text = '', quotes = '[]' WHERE id = ?",
-            [to_micros(datetime.now(UTC)), message.id],
-        )
+        sql = "UPDATE outbox SET sent = ?, text = '', quotes = '[]' WHERE id = ?"
+        await self._database.execute(sql, [to_micros(datetime.now(UTC)), message.id])
 
 
-class PeerQuestions:
+class PeerQuestions(Repository):
     """The questions in a database file. All methods raise StorageError."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def put(self, tendril: str, text: str, deadline: datetime, now: datetime) -> int:
         """Add a question to a tendril and return its id. Nobody waits for it after `deadline`."""
@@ -96,9 +87,8 @@ class PeerQuestions:
 
     async def answer_to(self, question_id: int) -> str | None:
         """Return the answer to a question, None while there is none."""
-        row = await self._database.fetch_one(
-            "SELECT answer FROM peer_questions WHERE id = ?", [question_id]
-        )
+        sql = "SELECT answer FROM peer_questions WHERE id = ?"
+        row = await self._database.fetch_one(sql, [question_id])
         return None if row is None or row["answer"] is None else str(row["answer"])
 
     async def remove(self, question_id: int) -> None:
@@ -117,15 +107,13 @@ class PeerQuestions:
 
     async def take(self, question_id: int) -> None:
         """Record that a question is being answered."""
-        await self._database.execute(
-            "UPDATE peer_questions SET taken = 1 WHERE id = ?", [question_id]
-        )
+        sql = "UPDATE peer_questions SET taken = 1 WHERE id = ?"
+        await self._database.execute(sql, [question_id])
 
     async def answer(self, question_id: int, text: str) -> None:
         """Store the answer to a question, unless it has been removed."""
-        await self._database.execute(
-            "UPDATE peer_questions SET answer = ? WHERE id = ?", [text, question_id]
-        )
+        sql = "UPDATE peer_questions SET answer = ? WHERE id = ?"
+        await self._database.execute(sql, [text, question_id])
 
     async def answer_taken(self, tendril: str, text: str) -> None:
         """Store `text` as the answer to all questions that an earlier process of a tendril took and

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from storage.chat_log.event import Place
-from storage.db.database import Connection, Database, from_micros, to_micros
+from storage.db.database import Connection, Repository, from_micros, to_micros
 
 _JUST_NOW = timedelta(minutes=10)  # while somebody's own answer is the one they go on reading
 
@@ -31,11 +31,8 @@ class Paste:
     quotes: frozenset[int]
 
 
-class Pastes:
+class Pastes(Repository):
     """The pastes in a database file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(
         self,
@@ -76,15 +73,12 @@ class Pastes:
 
     async def save_rest(self, token: str, rest: tuple[str, ...]) -> None:
         """Store the lines that are still left to say."""
-        await self._database.execute(
-            "UPDATE pastes SET rest = ? WHERE id = ?", ["\n".join(rest), token]
-        )
+        sql = "UPDATE pastes SET rest = ? WHERE id = ?"
+        await self._database.execute(sql, ["\n".join(rest), token])
 
     async def _fetch(self, where: str, *values: str | int) -> Paste | None:
-        row = await self._database.fetch_one(
-            f"SELECT * FROM pastes WHERE expires > ? AND {where}",
-            [to_micros(datetime.now(UTC)), *values],
-        )
+        sql = f"SELECT * FROM pastes WHERE expires > ? AND {where}"
+        row = await self._database.fetch_one(sql, [to_micros(datetime.now(UTC)), *values])
         if row is None:
             return None
         return Paste(

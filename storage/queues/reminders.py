@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from storage.chat_log.event import Place
 from storage.connection import GIVEN, Row
-from storage.db.database import Database, from_micros, to_micros
+from storage.db.database import Repository, from_micros, to_micros
 
 MAX_REMINDERS, MOST_THERE = 20, 100
 """The most reminders of one person, and of all people in one place."""
@@ -56,11 +56,8 @@ _OWN = (
 )
 
 
-class Reminders:
+class Reminders(Repository):
     """The reminders in a database file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, reminder: Reminder) -> Reminder | None:
         """Store a reminder and return it with its id, or return None if there are too many."""
@@ -68,22 +65,13 @@ class Reminders:
         sql = (
             'INSERT INTO reminders (network, channel, private, nick, "user", host, account,'
             " text, due, rule, zone, anchor, asks) SELECT :network, :channel, :private, :nick,"
-            " :user, :host, :account, :text, :due, :rule, :zone, :anchor, :asks"
+            " :user, :host, :account, :text, :due, :rule, :zone, :question_event_id, :asks"
             f" WHERE (SELECT count(*) FROM reminders WHERE {_OWN}) < {MAX_REMINDERS}"
             " AND (SELECT count(*) FROM reminders WHERE network = :network"
             f" AND channel = :channel) < {MOST_THERE} RETURNING id"
         )
-        values = _owner(reminder.owner) | {
-            "network": reminder.place.network,
-            "channel": reminder.place.channel,
-            "private": reminder.private,
-            "text": reminder.text,
-            "due": to_micros(reminder.due),
-            "rule": reminder.rule,
-            "zone": reminder.zone,
-            "anchor": reminder.question_event_id,
-            "asks": reminder.asks,
-        }
+        values = asdict(reminder) | asdict(reminder.owner) | asdict(reminder.place)
+        values["due"] = to_micros(reminder.due)
         added = await self._database.write(lambda db: db.execute(sql, values).fetchone())
         return replace(reminder, id=int(added[0])) if added else None
 
@@ -94,42 +82,36 @@ class Reminders:
 
     async def all(self) -> Sequence[Reminder]:
         """Return the reminders of all people, the next one first."""
-        return [
-            _reminder(row) for row in await self._database.fetch_all(f"{_ALL} ORDER BY due, id")
-        ]
+        rows = await self._database.fetch_all("SELECT * FROM reminders ORDER BY due, id")
+        return [_reminder(row) for row in rows]
 
     async def for_owner(self, owner: Owner) -> Sequence[Reminder]:
         """Return an owner's reminders, the next one first."""
-        rows = await self._database.fetch_all(
-            f"{_ALL} WHERE {_OWN} ORDER BY due, id", _owner(owner)
-        )
+        sql = f"SELECT * FROM reminders WHERE {_OWN} ORDER BY due, id"
+        rows = await self._database.fetch_all(sql, asdict(owner))
         return [_reminder(row) for row in rows]
 
     async def move(self, reminder: Reminder, due: datetime) -> Reminder:
         """Set another due time, as for the next occurrence of a recurring reminder."""
-        await self._database.execute(
-            "UPDATE reminders SET due = ? WHERE id = ?", [to_micros(due), reminder.id]
-        )
+        sql = "UPDATE reminders SET due = ? WHERE id = ?"
+        await self._database.execute(sql, [to_micros(due), reminder.id])
         return replace(reminder, due=due)
 
     async def remove(self, number: int, owner: Owner | None = None) -> bool:
         """Delete a reminder, with an `owner` only one of theirs; return False if there is none."""
         mine = f"AND {_OWN}" if owner else ""
-        values = {"id": number} | (_owner(owner) if owner else {})
-        return (
-            await self._database.execute(f"DELETE FROM reminders WHERE id = :id {mine}", values) > 0
-        )
+        values = {"id": number} | (asdict(owner) if owner else {})
+        sql = f"DELETE FROM reminders WHERE id = :id {mine}"
+        return await self._database.execute(sql, values) > 0
 
     async def forget(self, owner: Owner) -> int:
         """Delete all reminders of an owner; return how many."""
-        return await self._database.execute(f"DELETE FROM reminders WHERE {_OWN}", _owner(owner))
+        return await self._database.execute(f"DELETE FROM reminders WHERE {_OWN}", asdict(owner))
 
     async def forget_asked(self, question_event_ids: Iterable[int]) -> None:
         """Delete the reminders that these lines of the log asked for, whoever owns them."""
-        await self._database.execute(
-            f"DELETE FROM reminders WHERE anchor IN {GIVEN}",
-            [json.dumps(list(question_event_ids))],
-        )
+        sql = f"DELETE FROM reminders WHERE anchor IN {GIVEN}"
+        await self._database.execute(sql, [json.dumps(list(question_event_ids))])
 
     async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
         """Delete all reminders under a nick, an account or both, on one network or on all; return
@@ -142,23 +124,10 @@ class Reminders:
         )
 
 
-_ALL = "SELECT * FROM reminders"
-
-
-def _owner(owner: Owner) -> dict[str, object]:
-    return {name: getattr(owner, name) for name in Owner.__slots__}
-
-
 def _reminder(row: Row) -> Reminder:
     return Reminder(
         Owner(row["network"], row["nick"], row["user"], row["host"], row["account"]),
         Place(row["network"], row["channel"]),
-        bool(row["private"]),
-        row["text"],
-        from_micros(row["due"]),
-        row["rule"],
-        row["zone"],
-        row["anchor"],
-        bool(row["asks"]),
-        row["id"],
+        *(bool(row["private"]), row["text"], from_micros(row["due"]), row["rule"], row["zone"]),
+        *(row["anchor"], bool(row["asks"]), row["id"]),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from storage.chat_log.event import Place
-from storage.db.database import Database, from_micros, to_micros
+from storage.db.database import Repository, from_micros, to_micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,8 @@ class Silence:
     muted: bool
 
 
-class Silences:
+class Silences(Repository):
     """The silences in a database file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def all(self) -> dict[Place, Silence]:
         """Return the silences of all places."""

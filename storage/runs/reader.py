@@ -99,11 +99,17 @@ async def read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
     callers: list[RunRecord] = []
     if caller := rows[0]["caller"]:
         callers = await _runs(place, "SELECT * FROM runs WHERE key = ?", caller)
-    return replace(
-        _run(tendril, rows[0], tuple(map(_step, steps))),
-        caller=callers[0] if callers else None,
-        asked=tuple(asked),
-    )
+    taken = []
+    for step in steps:
+        named = dict(zip(step.keys(), step, strict=True)) | {"ok": bool(step["ok"])}
+        del named["run_id"], named["number"]
+        # Missing, like some columns of runs, where no tendril was started since their migration.
+        named["filters"] = tuple(json.loads(named.get("filters", "[]")))
+        parts = json.loads(named.get("parts", "[]"))
+        named["parts"] = tuple(PartSize(*part) for part in parts)
+        taken.append(Step(**named))
+    run, caller = _run(tendril, rows[0]), callers[0] if callers else None
+    return replace(run, steps=tuple(taken), caller=caller, asked=tuple(asked))
 
 
 async def read_turn(place: Path | PostgresSchema, run: RunRecord) -> Sequence[Message]:
@@ -156,19 +162,7 @@ async def _all_rows(
     return await asyncio.to_thread(read)
 
 
-def _step(row: Row) -> Step:
-    named = dict(zip(row.keys(), row, strict=True))
-    # Missing, like some columns of runs, where no tendril has been started since their migration.
-    filters, parts = (json.loads(named.pop(name, "[]")) for name in ("filters", "parts"))
-    del named["run_id"], named["number"]
-    return Step(
-        **named | {"ok": bool(named["ok"])},
-        filters=tuple(filters),
-        parts=tuple(PartSize(*part) for part in parts),
-    )
-
-
-def _run(tendril: str, row: Row, steps: tuple[Step, ...] = ()) -> RunRecord:
+def _run(tendril: str, row: Row) -> RunRecord:
     private, named = bool(row["private"]), row.keys()
     same = ("profile", "model", "outcome", "reason", "prompt", "cached", "completion", "iterations")
     return RunRecord(
@@ -182,6 +176,5 @@ def _run(tendril: str, row: Row, steps: tuple[Step, ...] = ()) -> RunRecord:
         question_event_id=row["anchor"],
         model_profile=row["model_profile"] if "model_profile" in named else "",
         cut="cut" in named and bool(row["cut"]),
-        steps=steps,
         **{name: row[name] for name in same},
     )

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import datetime, timedelta
 
-from storage.db.database import Connection, Database, to_micros
+from storage.db.database import Connection, Repository, to_micros
 from storage.db.errors import Unavailable
 
 _BEGIN = """
 INSERT INTO runs (key, conversation, private, anchor, profile, model, started, outcome, caller,
     model_profile)
-VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)
+VALUES (:key, :conversation, :private, :question_event_id, :profile, :model, :started, 'running',
+    :caller, :model_profile)
 ON CONFLICT (key) DO UPDATE SET outcome = 'running', ended = NULL, reason = ''"""
 _END = """
 UPDATE runs SET ended = ?, outcome = ?, reason = ?, prompt = ?, cached = ?, completion = ?,
@@ -114,28 +115,14 @@ class RunEnd:
     quotes: frozenset[int] = frozenset()
 
 
-class Runs:
+class Runs(Repository):
     """The runs in a database file. All methods raise Unavailable."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def begin(self, run: Run) -> list[Effect]:
         """Open a run, or reopen it for another attempt; return the effects recorded so far."""
-        values = [
-            run.key,
-            run.conversation,
-            run.private,
-            run.question_event_id,
-            run.profile,
-            run.model,
-            to_micros(run.started),
-            run.caller,
-            run.model_profile,
-        ]
 
         def insert(db: Connection) -> list[Effect]:
-            db.execute(_BEGIN, values)
+            db.execute(_BEGIN, asdict(run) | {"started": to_micros(run.started)})
             sql = f"SELECT key, tool, result FROM effects WHERE run_id = {_ID}"
             return [Effect(*row) for row in db.execute(sql, [run.key])]
 
@@ -157,16 +144,13 @@ class Runs:
 
     async def end_effect(self, run: str, effect: Effect) -> None:
         """Record the result of an effect."""
-        await self._database.execute(
-            f"UPDATE effects SET result = ? WHERE run_id = {_ID} AND key = ?",
-            [effect.result, run, effect.key],
-        )
+        sql = f"UPDATE effects SET result = ? WHERE run_id = {_ID} AND key = ?"
+        await self._database.execute(sql, [effect.result, run, effect.key])
 
     async def drop_effect(self, run: str, key: str) -> None:
         """Remove an effect that did not happen after all."""
-        await self._database.execute(
-            f"DELETE FROM effects WHERE run_id = {_ID} AND key = ?", [run, key]
-        )
+        sql = f"DELETE FROM effects WHERE run_id = {_ID} AND key = ?"
+        await self._database.execute(sql, [run, key])
 
     async def end(self, run: str, ended: RunEnd, steps: Sequence[Step]) -> None:
         """Close a run, unless it was deleted. Its steps replace those of earlier attempts."""
@@ -186,9 +170,8 @@ class Runs:
 
     async def interrupt(self) -> int:
         """Close all runs that an earlier process has left open; return how many."""
-        return await self._database.execute(
-            "UPDATE runs SET outcome = 'interrupted', ended = started WHERE outcome = 'running'"
-        )
+        sql = "UPDATE runs SET outcome = 'interrupted', ended = started WHERE outcome = 'running'"
+        return await self._database.execute(sql)
 
     async def expire(self, now: datetime, days: int) -> None:
         """Delete closed runs that are older than `days` (with 0 none is too old), and those that
@@ -202,9 +185,8 @@ class Runs:
 
     async def clear(self, conversation: str) -> int:
         """Delete the runs of a conversation; return how many."""
-        return await self._database.execute(
-            "DELETE FROM runs WHERE conversation = ?", [conversation]
-        )
+        sql = "DELETE FROM runs WHERE conversation = ?"
+        return await self._database.execute(sql, [conversation])
 
     async def forget(
         self, lines: Collection[int], network: str | None, names: Collection[str]

@@ -1,9 +1,8 @@
 """The scan of the index for matching lines, newest first, within a time limit.
 
-The index is read in pieces, from the newest backwards. The pieces grow while they
-are fast and shrink when they are slow, so that the clock can be checked between them. At least
-`_MIN_LINES_READ` lines are always read, so that a small log is searched whole, however slow the
-machine.
+The index is read in pieces, which grow while they are fast and shrink when they are slow, so that
+the clock can be checked between them. At least `_MIN_LINES_READ` lines are always read, so that a
+small log is searched whole, however slow the machine.
 """
 
 from __future__ import annotations
@@ -149,7 +148,12 @@ class ResultScanner:
         while ranges := self._ranges(bottom, end, width):
             began = self._pace.clock()
             ids, reached = self._ids(ranges, at_once, ordered=ordered)
-            looked_at += sum(self._lines(each, reached) for each in ranges)
+            for each in ranges:  # an estimate of the lines with ids of `reached` or more
+                # Those of the newest partition are spread over a part of it: up to its newest id.
+                filled = self._newest - (each.number << PARTITION_BITS) + 1
+                read = max(0, each.last - max(each.first, reached) + 1)
+                share = read / min(filled, 1 << PARTITION_BITS)
+                looked_at += self._partitions[each.number] * share
             yield _Batch(ids, reached, looked_at)
             # This includes the time in which the caller has read the lines of the piece.
             took, pace = self._pace.clock() - began, self._pace
@@ -177,13 +181,6 @@ class ResultScanner:
             if width <= 0:
                 break
         return ranges
-
-    def _lines(self, id_range: IdRange, reached: int) -> float:
-        """Estimate how many lines of a range have ids of `reached` or more."""
-        # The lines of the newest partition are spread over a part of it: its ids up to the newest.
-        width = max(0, id_range.last - max(id_range.first, reached) + 1)
-        filled = self._newest - (id_range.number << PARTITION_BITS) + 1
-        return self._partitions[id_range.number] * width / min(filled, 1 << PARTITION_BITS)
 
     def _ids(
         self, ranges: Sequence[IdRange], limit: int, *, ordered: bool

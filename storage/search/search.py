@@ -80,6 +80,8 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         }
         ordered.sort(key=lambda row: -scores[row["id"]])
     shown = ordered[cursor.skip : cursor.skip + search_query.within.limit]
+    channels = conditions.channels.rows
+    events = [event_of(row, channels[row["channel_id"]]) for row in shown]
     following = _next(search_query.order, window, cursor.skip + len(shown))
     count, more, facets = 0, False, Facets()
     if search_query.cursor is None:
@@ -87,13 +89,7 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         facets = _facets(window.rows, conditions.channels)
     hurried = window.timed_out and cursor.skip + len(shown) == len(window.rows)
     return SearchPage(
-        hits=tuple(
-            Hit(
-                event_of(row, conditions.channels.rows[row["channel_id"]]),
-                matcher.snippet(row["text"]),
-            )
-            for row in shown
-        ),
+        hits=tuple(Hit(event, matcher.snippet(event.text)) for event in events),
         next_cursor=None if following is None else str(following),
         count=count,
         more_than_counted=more,

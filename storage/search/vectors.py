@@ -1,12 +1,11 @@
 """Semantic search: an embedding vector for each recent line that people said, compared with the
 question's.
 
-The vectors are in the log's own file, where a foreign key removes them with their events. All
-embeddings point in nearly the same direction, so of each the difference from the mean of all lines
-is kept, scaled to length one, in a byte for each number; before them stand the signs, a bit each.
-Lines are first compared by the number of equal signs, which takes less than a microsecond, and only
-the best by the cosine. Vectors are computed in the background
-(llm/retrieval.py), so some may be missing.
+All embeddings point in nearly the same direction, so of each the difference from the mean of all
+lines is kept, scaled to length one, in a byte for each number; before them stand the signs, a bit
+each. Lines are first compared by the number of equal signs, which takes less than a microsecond,
+and only the best by the cosine. Vectors are computed in the background (llm/retrieval.py), so some
+may be missing; a foreign key removes them with their events.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from heapq import nsmallest
@@ -24,8 +23,8 @@ from pathlib import Path
 from storage.chat_log import event_table
 from storage.chat_log.event_table import Query, event_of
 from storage.chat_log.opt_outs import rules
-from storage.connection import GIVEN, Connection, Row
-from storage.db.database import Database
+from storage.connection import GIVEN, Connection
+from storage.db.database import Repository
 from storage.search.models import Hit, MatchSnippet, SearchPage
 from storage.search.planner import LineConditions
 from storage.search.query_parser import ParsedQuery
@@ -88,35 +87,26 @@ class LineVectors:
     def nearest(self, conditions: LineConditions, most: int) -> list[int]:
         """Return the ids of those lines within conditions that are probably nearest, best first."""
         asked = int.from_bytes(self._asked[:_SIGNS], "little")
-        ids = nsmallest(
-            most,
-            (
-                ((int.from_bytes(row["vector"][:_SIGNS], "little") ^ asked).bit_count(), row[0])
-                for row in self._newest(conditions)
-            ),
+        where, values = event_table.conditions(self._connection, conditions.query)
+        channels = conditions.channels.rows
+        most_of_each = min(_MAX_OF_CHANNEL, _MAX_COMPARED // (len(channels) or 1))
+        sql = (
+            "SELECT event_id, vector FROM (SELECT id FROM events"
+            f" WHERE channel_id = ? AND {where} ORDER BY id DESC LIMIT {most_of_each}) AS newest"
+            " JOIN vectors ON event_id = newest.id"
         )
-        return [event_id for _, event_id in ids]
+        differences = (
+            ((int.from_bytes(vector[:_SIGNS], "little") ^ asked).bit_count(), event_id)
+            for channel in channels
+            for event_id, vector in self._connection.execute(sql, [channel, *values])
+        )
+        return [event_id for _, event_id in nsmallest(most, differences)]
 
     def likeness(self, ids: Sequence[int]) -> dict[int, float]:
         """Return the likeness of lines to the question by id, without those that have no vector."""
-        rows = self._connection.execute(
-            f"SELECT event_id, vector FROM vectors WHERE event_id IN {GIVEN}",
-            [json.dumps(list(ids))],
-        )
+        sql = f"SELECT event_id, vector FROM vectors WHERE event_id IN {GIVEN}"
+        rows = self._connection.execute(sql, [json.dumps(list(ids))])
         return {row["event_id"]: likeness(self._asked, row["vector"]) for row in rows}
-
-    def _newest(self, conditions: LineConditions) -> Iterator[Row]:
-        """Yield ids and vectors of the newest lines within conditions, of each channel as many."""
-        where, values = event_table.conditions(self._connection, conditions.query)
-        channels = conditions.channels
-        most = min(_MAX_OF_CHANNEL, _MAX_COMPARED // (len(channels.rows) or 1))
-        for channel in channels.rows:
-            yield from self._connection.execute(
-                "SELECT event_id, vector FROM (SELECT id FROM events"
-                f" WHERE channel_id = ? AND {where} ORDER BY id DESC LIMIT {most}) AS newest"
-                " JOIN vectors ON event_id = newest.id",
-                [channel, *values],
-            )
 
 
 def find_near(connection: Connection, vector: Sequence[float], within: Query) -> SearchPage:
@@ -136,11 +126,8 @@ def find_near(connection: Connection, vector: Sequence[float], within: Query) ->
     return SearchPage(tuple(hits[: within.limit]), count=min(len(hits), within.limit))
 
 
-class VectorIndex:
+class VectorIndex(Repository):
     """The vectors in the database file of a log."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def open(self) -> None:
         """Delete the vectors of another model, or in another format."""

@@ -1,10 +1,10 @@
 """The full-text index in SQLite: one pair of FTS5 tables for each partition.
 
-`words_N` indexes whole words. Its second column has the tags of a line, tokens for its channel, its
-nick and so on, so that a filter costs no more than another word. `parts_N` is a trigram index for
-substrings, addresses, code and scripts without spaces. It stores no positions (`detail=none`), so
-its hits are candidates whose text the caller must check. Neither table stores the text or its size.
-User text is always quoted: nothing that people type can be an FTS5 operator or a syntax error.
+`words_N` indexes whole words, and in its second column the tags of a line. `parts_N` is a trigram
+index for substrings, addresses, code and scripts without spaces. It stores no positions
+(`detail=none`), so its hits are candidates whose text the caller must check. Neither table stores
+the text or its size. User text is always quoted: nothing that people type can be an FTS5 operator
+or a syntax error.
 """
 
 from __future__ import annotations
@@ -47,10 +47,8 @@ class Fts5Index:
             " VALUES ('delete', ?, ?, ?)",
             lines,
         )
-        connection.executemany(
-            f"INSERT INTO parts_{number} (parts_{number}, rowid, text) VALUES ('delete', ?, ?)",
-            _texts(lines),
-        )
+        sql = f"INSERT INTO parts_{number} (parts_{number}, rowid, text) VALUES ('delete', ?, ?)"
+        connection.executemany(sql, _texts(lines))
 
     def merge(self, connection: Connection, number: int, *, begin: bool) -> bool:
         """Run one step of an incremental merge; return True while there is more to merge."""
@@ -105,10 +103,8 @@ class Fts5Index:
     def count(self, connection: Connection, number: int, match: WordMatch, most: int) -> int:
         """Count the matching lines of a partition, up to `most`."""
         table = f"words_{number}"
-        rows = connection.execute(
-            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)",
-            [_expression(match), most],
-        )
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)"
+        rows = connection.execute(sql, [_expression(match), most])
         return int(rows.fetchone()[0])
 
 

@@ -59,9 +59,8 @@ class TsvectorIndex:
 
     def remove(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
         """Remove lines, by id."""
-        connection.executemany(
-            f"DELETE FROM words_{number} WHERE rowid = ?", [line[:1] for line in lines]
-        )
+        sql = f"DELETE FROM words_{number} WHERE rowid = ?"
+        connection.executemany(sql, [line[:1] for line in lines])
 
     def merge(self, connection: Connection, number: int, *, begin: bool) -> bool:
         """Do nothing and return False: VACUUM removes what deleted rows leave behind."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from storage.db.database import Connection, Database, Row, from_micros, to_micros
+from storage.db.database import Connection, Repository, Row, from_micros, to_micros
 from storage.db.errors import StorageError
 
 Priority = Literal["interactive", "background"]
@@ -65,11 +65,8 @@ def digest(secret: str | bytes) -> bytes:
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).digest()
 
 
-class Keys:
+class Keys(Repository):
     """The keys in a database file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def create(self, key: Key) -> str:
         """Issue a new key and return its secret, which is not stored. Raises KeyExists."""

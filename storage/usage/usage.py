@@ -1,4 +1,5 @@
-"""Token usage of requests, and of each tendril, by model and day, in the agent server's file.
+"""Token usage of requests, and of each tendril, by model and day, in the agent server's file; and
+what a tendril has spent, by purpose, in its own.
 
 Amounts are counted in memory and written behind every few seconds, so that no answer waits for the
 file. While it cannot be written (a full disk, a lock) they stay in memory and are written later.
@@ -15,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from storage.connection import adding
-from storage.db.database import Database
+from storage.connection import Connection, adding
+from storage.db.database import Repository
 from storage.db.errors import Unavailable
 
 _AMOUNTS = ("requests", "prompt", "cached", "completion", "cost")
@@ -27,6 +28,14 @@ _SPENDER = ("day", "tendril", "model", "channel", "person")
 _ADD_SPENT = f"""
 INSERT INTO spender_usage VALUES (:{", :".join(_SPENDER)}, :tokens, :cost)
 {adding("spender_usage", _SPENDER, ("tokens", "cost"))}"""
+_EXPENSE = ("day", "room", "conversation", "purpose")
+_ADDING_EXPENSES = adding("spending", _EXPENSE, _AMOUNTS[:-1])
+_ADD_EXPENSES = f"""
+INSERT INTO spending VALUES (:{", :".join((*_EXPENSE, *_AMOUNTS[:-1]))}) {_ADDING_EXPENSES}"""
+_SUM_OF_EXPENSES = ", ".join(f"sum({each})" for each in _AMOUNTS[:-1])
+_NAMELESS_EXPENSES = f"""
+INSERT INTO spending SELECT day, '', '', purpose, {_SUM_OF_EXPENSES} FROM spending
+WHERE (room, conversation) != ('', '') AND {{which}} GROUP BY day, purpose {_ADDING_EXPENSES}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +48,13 @@ class TokenUsage:
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
         """Add the usage of another request."""
-        return TokenUsage(
-            self.prompt + other.prompt,
-            self.completion + other.completion,
-            self.cached + other.cached,
-        )
+        prompt, completion = self.prompt + other.prompt, self.completion + other.completion
+        return TokenUsage(prompt, completion, self.cached + other.cached)
 
     def merge_choice(self, other: TokenUsage) -> TokenUsage:
         """Add the usage of another choice of the same prompt; the prompt counts once."""
-        return TokenUsage(
-            max(self.prompt, other.prompt),
-            self.completion + other.completion,
-            max(self.cached, other.cached),
-        )
+        prompt, completion = max(self.prompt, other.prompt), self.completion + other.completion
+        return TokenUsage(prompt, completion, max(self.cached, other.cached))
 
     def limit_cached(self, limit: int) -> TokenUsage:
         """Return the usage with at most `limit` cached tokens."""
@@ -112,19 +115,20 @@ class UsageAmount:
         return UsageAmount(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
-class UsageTable:
-    """The amounts in a database file."""
+def _rows_of(amounts: Mapping[Any, UsageAmount]) -> list[dict[str, Any]]:
+    """Return the values of a row for each amount, by the names of its columns."""
+    return [
+        asdict(key) | {"day": key.day.isoformat(), "tokens": amount.tokens} | asdict(amount)
+        for key, amount in amounts.items()
+    ]
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+
+class UsageTable(Repository):
+    """The amounts in a database file."""
 
     async def add(self, amounts: Mapping[UsageKey, UsageAmount]) -> None:
         """Add amounts to those stored, all in one transaction. Raises Unavailable."""
-        rows = [
-            asdict(key) | {"day": key.day.isoformat()} | asdict(amount)
-            for key, amount in amounts.items()
-        ]
-        await self._database.executemany(_ADD, rows)
+        await self._database.executemany(_ADD, _rows_of(amounts))
 
     async def read(
         self, since: date, until: date, tendril: str | None = None
@@ -138,11 +142,8 @@ class UsageTable:
             values.append(tendril)
         rows = await self._database.fetch_all(f"{sql} ORDER BY day, tendril, model", values)
         return [
-            (
-                UsageKey(date.fromisoformat(row["day"]), row["tendril"], row["model"]),
-                UsageAmount(*(row[name] for name in UsageAmount.__slots__)),
-            )
-            for row in rows
+            (UsageKey(date.fromisoformat(day), tendril, model), UsageAmount(*amount))
+            for day, tendril, model, *amount in rows
         ]
 
 
@@ -158,39 +159,83 @@ class SpenderKey:
     person: str
 
 
-class SpenderUsage:
+class SpenderUsage(Repository):
     """The amounts of people and channels in a database file. Earlier days are deleted."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, amounts: Mapping[SpenderKey, UsageAmount]) -> None:
         """Add amounts to those stored, all in one transaction. Raises Unavailable."""
-        rows = [
-            asdict(key)
-            | {"day": key.day.isoformat()}
-            | {"tokens": amount.tokens, "cost": amount.cost}
-            for key, amount in amounts.items()
-        ]
-        await self._database.executemany(_ADD_SPENT, rows)
+        await self._database.executemany(_ADD_SPENT, _rows_of(amounts))
 
     async def read(self, day: date) -> Sequence[tuple[SpenderKey, int, float]]:
         """Return the keys of a day, each with its tokens and their cost. Raises Unavailable."""
-        rows = await self._database.fetch_all(
-            "SELECT * FROM spender_usage WHERE day = ?", [day.isoformat()]
-        )
-        return [
-            (
-                SpenderKey(day, row["tendril"], row["model"], row["channel"], row["person"]),
-                row["tokens"],
-                row["cost"],
-            )
-            for row in rows
-        ]
+        sql = "SELECT * FROM spender_usage WHERE day = ?"
+        rows = await self._database.fetch_all(sql, [day.isoformat()])
+        return [(SpenderKey(day, *spender), tokens, cost) for _, *spender, tokens, cost in rows]
 
     async def forget_before(self, day: date) -> None:
         """Delete the amounts of all days before `day`. Raises Unavailable."""
         await self._database.execute("DELETE FROM spender_usage WHERE day < ?", [day.isoformat()])
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSpend:
+    """The key of an amount: UTC day, room, conversation and purpose."""
+
+    day: date
+    room: str
+    conversation: str
+    purpose: str
+
+
+class Spending(Repository):
+    """The amounts in a tendril's file. Their cost is computed by the agent server only."""
+
+    async def add(self, amounts: Mapping[TokenSpend, UsageAmount]) -> None:
+        """Add amounts to those stored, all in one transaction. Raises Unavailable."""
+        await self._database.executemany(_ADD_EXPENSES, _rows_of(amounts))
+
+    async def by_purpose(
+        self, since: date, until: date, *, room: str | None = None, conversation: str | None = None
+    ) -> dict[str, UsageAmount]:
+        """Return what was spent on each purpose from `since` to `until`, both inclusive.
+
+        The sums are over everything, a room or a conversation. Raises Unavailable.
+        """
+        rows = await self._database.fetch_all(
+            f"SELECT purpose, {_SUM_OF_EXPENSES} FROM spending WHERE day BETWEEN :since AND :until"
+            " AND room = coalesce(:room, room)"
+            " AND conversation = coalesce(:conversation, conversation)"
+            " GROUP BY purpose ORDER BY purpose",
+            {
+                "since": since.isoformat(),
+                "until": until.isoformat(),
+                "room": room,
+                "conversation": conversation,
+            },
+        )
+        return {row["purpose"]: UsageAmount(*row[1:]) for row in rows}
+
+    async def forget(self, conversation: str) -> None:
+        """Anonymise the amounts of a conversation. Raises Unavailable."""
+        await self._make_nameless("conversation = :value", conversation)
+
+    async def forget_names(self) -> None:
+        """Anonymise the amounts of all conversations and rooms. Raises Unavailable."""
+        await self._make_nameless(":value = 1", 1)
+
+    async def forget_before(self, day: date) -> None:
+        """Anonymise the amounts of all days before `day`. Raises Unavailable."""
+        await self._make_nameless("day < :value", day.isoformat())
+
+    async def _make_nameless(self, which: str, value: str | int) -> None:
+        # Sums by day and purpose stay, so that totals do not change; names may identify people.
+        delete = f"DELETE FROM spending WHERE (room, conversation) != ('', '') AND {which}"
+
+        def anonymise(db: Connection) -> None:
+            db.execute(_NAMELESS_EXPENSES.format(which=which), {"value": value})
+            db.execute(delete, {"value": value})
+
+        await self._database.write(anonymise)
 
 
 WRITE_INTERVAL = 2.0
@@ -205,14 +250,14 @@ class WriteBehindCounter(Generic[K]):
     """A counter of amounts by key, in memory until `write` adds them to the file.
 
     `write` is given the amounts since its last success. It must store all of them or none, and may
-    raise Unavailable.
+    raise Unavailable. `is_behind` is True if the last attempt to write has failed.
     """
 
     def __init__(self, write: Callable[[Mapping[K, UsageAmount]], Awaitable[None]]) -> None:
         self._write = write
         self._amounts: dict[K, UsageAmount] = {}
         self._writing = asyncio.Lock()
-        self._behind = False
+        self.is_behind = False
 
     def add(self, key: K, amount: UsageAmount) -> None:
         """Add an amount to those of a key."""
@@ -222,11 +267,6 @@ class WriteBehindCounter(Generic[K]):
     def unwritten(self) -> Mapping[K, UsageAmount]:
         """The amounts that are not in the file yet."""
         return self._amounts
-
-    @property
-    def is_behind(self) -> bool:
-        """True if the last attempt to write has failed."""
-        return self._behind
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
@@ -266,8 +306,8 @@ class WriteBehindCounter(Generic[K]):
         except Unavailable as error:
             for key, amount in amounts.items():
                 self.add(key, amount)
-            if not self._behind:
+            if not self.is_behind:
                 _log.warning("usage.unwritten", error=str(error))
-            self._behind = True
+            self.is_behind = True
         else:
-            self._behind = False
+            self.is_behind = False

@@ -41,10 +41,8 @@ class WebLogins:
                 " (SELECT id FROM web_logins ORDER BY expires DESC LIMIT ? OFFSET ?)",
                 [MAX_LOGINS, MAX_LOGINS - 1],
             )
-            db.execute(
-                "INSERT INTO web_logins (id, proof, expires) VALUES (?, ?, ?)",
-                [_id(secret), token_fingerprint, to_micros(now + LIFETIME)],
-            )
+            sql = "INSERT INTO web_logins (id, proof, expires) VALUES (?, ?, ?)"
+            db.execute(sql, [_id(secret), token_fingerprint, to_micros(now + LIFETIME)])
 
         await self._database.write(insert)
         return secret
@@ -52,10 +50,8 @@ class WebLogins:
     async def token_fingerprint_of(self, secret: str) -> str | None:
         """Return the fingerprint of the token of a login, None if the login has ended. Raises
         Unavailable."""
-        row = await self._database.fetch_one(
-            "SELECT proof FROM web_logins WHERE id = ? AND expires > ?",
-            [_id(secret), to_micros(self._now())],
-        )
+        sql = "SELECT proof FROM web_logins WHERE id = ? AND expires > ?"
+        row = await self._database.fetch_one(sql, [_id(secret), to_micros(self._now())])
         return None if row is None else str(row["proof"])
 
     async def end(self, secret: str) -> None:

@@ -29,8 +29,7 @@ from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
 from storage.queues.reminders import Reminder, Reminders
 from storage.runs.runs import Effect, Run, RunEnd, Runs
-from storage.usage.token_spending import Spending, TokenSpend
-from storage.usage.usage import UsageAmount
+from storage.usage.usage import Spending, TokenSpend, UsageAmount
 
 PERSON = Person("irc", "zoequux", "~zuserquux", "zhostquux.example", None)
 WORD = "xyzzyplughplover"
@@ -150,7 +149,7 @@ def leftovers(data: Path) -> list[str]:
 async def ask(data: Path) -> Forgotten:
     """Erase the person, as the command does."""
     async with Database.open(data / "irc.db") as database:
-        return await forget(database, ChatLog(database), PERSON, data)
+        return await forget(ChatLog(database), PERSON, data)
 
 
 async def restart(data: Path) -> bool:

@@ -78,7 +78,7 @@ async def forget_after(
         async with Database.open(data / "irc.db") as database:
             log = ChatLog(database)
             await log.add(lines)
-            gone = await forget(database, log, MALLORY, data)
+            gone = await forget(log, MALLORY, data)
     return gone, run
 
 

@@ -47,7 +47,7 @@ async def test_a_forgetting_that_is_moved_before_it_is_finished_is_finished_in_t
         line = (await log.find(Query(scope=EVERYTHING, limit=1)))[0].id
         await Conversations(web).add("browser/1", turn(line, "who was it?", quoted, "Ada."))
         async with web.exclusive():  # so that nobody else can write there
-            gone = await forget(here, log, NamedPerson("irc", "ada"), tmp_path, "test")
+            gone = await forget(log, NamedPerson("irc", "ada"), tmp_path, "test")
             assert not gone.is_finished
     for name in ("irc", "web"):
         await move(source(name), target(name))

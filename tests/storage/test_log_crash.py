@@ -28,9 +28,7 @@ PER_ROUND = 1_000_000
 
 @pytest.mark.server
 @pytest.mark.timeout(600)
-def test_every_acknowledged_line_is_there_once_after_each_of_many_kills(
-    tmp_path: Path,
-) -> None:
+def test_every_acknowledged_line_is_there_once_after_each_of_many_kills(tmp_path: Path) -> None:
     path = tmp_path / "irc.db"
     told: set[int] = set()
     for number in range(ROUNDS):

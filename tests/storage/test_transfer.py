@@ -27,8 +27,7 @@ from storage.search.models import SearchQuery
 from storage.search.vectors import DIMENSIONS, VectorIndex
 from storage.transfer import ROWS_PER_BATCH, TransferError, copy_store
 from storage.usage.api_keys import Key, Keys
-from storage.usage.token_spending import Spending, TokenSpend
-from storage.usage.usage import UsageAmount
+from storage.usage.usage import Spending, TokenSpend, UsageAmount
 from tests.kit.lines import NOON
 from tests.kit.lines import said as line
 from tests.kit.postgres import PostgresStores

@@ -118,16 +118,20 @@ class PostgresBackend:
         If the connection is lost during the COMMIT of an exclusive one, it finds out whether that
         took effect.
         """
+
+        def write_beside_others() -> T:
+            with self._writers.connection() as raw, raw.transaction():
+                return work(PostgresConnection(raw))
+
         if not exclusive:
-            return await self._in_writer(self._write_beside_others, work)
+            return await self._in_writer(write_beside_others)
         # Our own lock first: without it several connections of this process, which has few, could
         # wait for the advisory lock at once.
         async with self._lock:
-            return await self._in_writer(self._write, work)
+            return await self._in_writer(partial(self._write, work))
 
-    async def _in_writer(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(self._writing, partial(call, *args, **kwargs))
+    async def _in_writer(self, call: Callable[[], T]) -> T:
+        running = asyncio.get_running_loop().run_in_executor(self._writing, call)
         try:
             result = await await_shielded(running)
         except psycopg.errors.UniqueViolation as error:
@@ -149,10 +153,6 @@ class PostgresBackend:
         elif error is not None and not self.is_away:
             _log.warning("postgres.away", reason=in_one_line(error))
         self.is_away = error is not None
-
-    def _write_beside_others(self, work: Callable[[Connection], T]) -> T:
-        with self._writers.connection() as raw, raw.transaction():
-            return work(PostgresConnection(raw))
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         unanswered: psycopg.OperationalError | None = None
@@ -189,9 +189,8 @@ class PostgresBackend:
                 with self._writers.connection() as raw, raw.transaction():
                     # The old session may still hold the lock and be about to commit: wait for it.
                     raw.execute(_LOCK_SCHEMA)
-                    row = raw.execute(
-                        "SELECT last_write FROM writers WHERE name = %s", [self._name]
-                    ).fetchone()
+                    query = "SELECT last_write FROM writers WHERE name = %s"
+                    row = raw.execute(query, [self._name]).fetchone()
             except psycopg.Error:
                 if time.monotonic() > until:
                     raise
@@ -284,7 +283,18 @@ class _Pool(ConnectionPool[Any]):
 @asynccontextmanager
 async def open_postgres(address: PostgresSchema, patience: float) -> AsyncIterator[PostgresBackend]:
     """Open a schema as `Database.open` says. Raises StorageError."""
-    await asyncio.to_thread(_prepare, address, patience)
+
+    def create_and_migrate() -> None:
+        try:
+            with psycopg.connect(
+                _conninfo(address, patience), autocommit=True, row_factory=row_factory
+            ) as raw:
+                adapt(raw)
+                migrate(PostgresConnection(raw), address)
+        except psycopg.Error as error:
+            raise unavailable(error, f"{address}: cannot be used as a database") from error
+
+    await asyncio.to_thread(create_and_migrate)
     # The pools warn at each attempt to reconnect; `_note_outage` logs an outage once.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
     database = PostgresBackend(address, patience)
@@ -316,18 +326,6 @@ async def session_lock(address: PostgresSchema, name: str, patience: float) -> A
             yield
     except psycopg.Error as error:
         raise unavailable(error, "the database cannot be reached") from error
-
-
-def _prepare(address: PostgresSchema, patience: float) -> None:
-    """Create the schema, if it does not exist, and migrate its tables."""
-    try:
-        with psycopg.connect(
-            _conninfo(address, patience), autocommit=True, row_factory=row_factory
-        ) as raw:
-            adapt(raw)
-            migrate(PostgresConnection(raw), address)
-    except psycopg.Error as error:
-        raise unavailable(error, f"{address}: cannot be used as a database") from error
 
 
 def _pool(address: PostgresSchema, patience: float, *, read_only: bool, size: int) -> _Pool:

@@ -52,18 +52,18 @@ def translate(sql: str) -> bytes:
     Text in quotes is left alone. Comments and dollar quotes are not recognised: a question mark in
     them would become a placeholder.
     """
-    return _TOKEN.sub(_placeholder, sql).encode()
 
+    def placeholder(match: re.Match[str]) -> str:
+        # psycopg reads every % as the start of a placeholder, in string literals too.
+        if match["quoted"] is not None:
+            return match["quoted"].replace("%", "%%")
+        if match["percent"]:
+            return "%%"
+        if match["name"]:
+            return f"%({match['name']})s"
+        return f"%(p{match['number']})s" if match["number"] else "%s"
 
-def _placeholder(match: re.Match[str]) -> str:
-    # psycopg reads every % as the start of a placeholder, in string literals too.
-    if match["quoted"] is not None:
-        return match["quoted"].replace("%", "%%")
-    if match["percent"]:
-        return "%%"
-    if match["name"]:
-        return f"%({match['name']})s"
-    return f"%(p{match['number']})s" if match["number"] else "%s"
+    return _TOKEN.sub(placeholder, sql).encode()
 
 
 def _named(values: Values) -> Values:
@@ -73,31 +73,22 @@ def _named(values: Values) -> Values:
     return {f"p{number}": value for number, value in enumerate(values, 1)}
 
 
-def _bind(sql: str, values: Values) -> tuple[bytes, Values]:
-    query = translate(sql)
-    return query, _named(values) if b"%(p1)s" in query else values
-
-
 def in_one_line(error: psycopg.Error) -> str:
     """Return the first line of an error; the details below it may contain values of rows."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def unavailable(error: psycopg.Error, what: str) -> Unavailable:
-    """Return the error of storage for one of psycopg; `what` says what cannot be done."""
-    kind = ServerAway if _is_away(error) else Unavailable
-    return kind(f"{what}: {in_one_line(error)}")
-
-
-def _is_away(error: psycopg.Error) -> bool:
-    """Return True if trying again later may help, as the server or the connection is missing."""
-    if error.sqlstate is not None:
-        return error.sqlstate.startswith(_AWAY_STATES)
-    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return False
-    # libpq gives no code for a refused connection: a wrong name or password is FATAL as well.
+    """Return the error of storage for one of psycopg; `what` says what cannot be done. It is a
+    ServerAway if trying again later may help, as the server or the connection is missing."""
     text = str(error)
-    return "FATAL:" not in text or any(each in text for each in _AWAY_TEXTS)
+    if error.sqlstate is not None:
+        is_away = error.sqlstate.startswith(_AWAY_STATES)
+    else:  # libpq gives no code for a refused connection: a wrong name or password is FATAL as well
+        is_away = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (
+            "FATAL:" not in text or any(each in text for each in _AWAY_TEXTS)
+        )
+    return (ServerAway if is_away else Unavailable)(f"{what}: {in_one_line(error)}")
 
 
 class PostgresRow:
@@ -179,8 +170,8 @@ class PostgresConnection:
 
     def execute(self, sql: str, values: Values = (), /) -> psycopg.Cursor[Any]:
         """Run a statement."""
-        query, bound = _bind(sql, values)
-        return self.raw.execute(query, bound)
+        query = translate(sql)
+        return self.raw.execute(query, _named(values) if b"%(p1)s" in query else values)
 
     def executemany(self, sql: str, values: Iterable[Values], /) -> psycopg.Cursor[Any]:
         """Run a statement once for each set of values, in one pipeline."""

@@ -11,12 +11,7 @@ from storage.connection import Dialect, Row, Values
 from storage.db.address import PREFIX, SCHEMAS_WITH, PostgresSchema
 from storage.db.errors import Unavailable
 from storage.db.migration import pending_migrations
-from storage.db.postgres.connection import (
-    PostgresConnection,
-    adapt,
-    in_one_line,
-    row_factory,
-)
+from storage.db.postgres.connection import PostgresConnection, adapt, in_one_line, row_factory
 from storage.db.postgres.migration import OWNER_HINT, require_locale
 
 _CONNECT_TIMEOUT = 5  # seconds after which a server that does not respond counts as away

@@ -21,7 +21,7 @@ from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations
 from storage.queues.jobs import Job, Jobs
 from storage.queues.outbox import Outbox, OutgoingMessage
-from storage.usage.token_spending import Spending
+from storage.usage.usage import Spending
 from terrarium.config import Config, ConfigError, load
 from tests.kit.clock import ManualClock
 from tests.kit.data_files import outbox_path

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
 from storage.chat_log.event import Event, EventType, describe_event, event_line
+from tests.kit.lines import said
 
 
 def of(type: EventType, text: str = "", target: str = "") -> Event:
-    time = datetime(2026, 5, 1, 12, tzinfo=UTC)
-    return Event(
-        network="irc", channel="#a", type=type, time=time, nick="ada", text=text, target=target
-    )
+    return said(text, type=type, target=target)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ async def test_whoever_is_forgotten_does_not_come_back_from_a_journal(
     with Journal(tmp_path, "irc").hold() as journal:
         journal.add(said("one"))
         journal.add(replace(said("two"), nick="Bob", type=EventType.ACTION))
-    await forget(database, ChatLog(database), NamedPerson(None, "bob"), tmp_path)
+    await forget(ChatLog(database), NamedPerson(None, "bob"), tmp_path)
     (path,) = (tmp_path / "run").glob("irc-*.journal")
     assert b"Bob" not in path.read_bytes()
     assert await recovered(tmp_path, database) == ["one"]

@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.chat_log.event import PUBLIC, Event, EventType, Place
+from storage.chat_log.event import PUBLIC, Place
 from storage.chat_log.event_table import Query
 from storage.db.database import Connection, Database, from_micros, to_micros
 from storage.db.errors import DamagedFile, NewerSchema, Unavailable
 from storage.log import ChatLog
 from storage.queues.outbox import Outbox
+from tests.kit.lines import said
 from tests.kit.patience import PATIENCE
 from tests.kit.stores import Stores
 
@@ -36,14 +37,6 @@ async def test_a_new_file_is_made_with_its_folders_and_is_up_to_date(tmp_path: P
         row = await database.fetch_one("PRAGMA user_version")
     assert row is not None
     assert row[0] >= 31
-
-
-async def test_opening_again_keeps_what_was_written(tmp_path: Path) -> None:
-    for _ in range(2):
-        async with Database.open(tmp_path / "x.db") as database:
-            await database.execute(PUT)
-            rows = await database.fetch_all("SELECT * FROM outbox")
-    assert len(rows) == 2
 
 
 async def test_two_openings_at_once_of_a_new_file_both_succeed(tmp_path: Path) -> None:
@@ -67,9 +60,7 @@ async def test_writes_of_two_tasks_come_one_after_the_other(tmp_path: Path) -> N
     assert [row["last_run"] for row in rows] == [20]
 
 
-async def test_a_process_has_one_connection_that_writes_and_three_that_read(
-    tmp_path: Path,
-) -> None:
+async def test_a_process_has_one_connection_that_writes_and_three_that_read(tmp_path: Path) -> None:
     ready = threading.Barrier(3)
 
     def identity(db: Connection) -> int:
@@ -83,10 +74,12 @@ async def test_a_process_has_one_connection_that_writes_and_three_that_read(
     assert len(set(writers)) == 1
 
 
-async def test_readers_cannot_write(tmp_path: Path) -> None:
+async def test_readers_cannot_write_nor_read_what_is_not_there(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "x.db") as database:
         with pytest.raises(Unavailable, match="readonly"):
             await database.fetch_all("DELETE FROM events RETURNING 1")
+        with pytest.raises(Unavailable, match="no such table: nowhere"):
+            await database.fetch_one("SELECT * FROM nowhere")
 
 
 async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> None:
@@ -100,20 +93,7 @@ async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> N
         assert (tmp_path / "x.db-wal").stat().st_size < 5_000_000
 
 
-async def test_what_cannot_be_read_is_unavailable(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "x.db") as database:
-        with pytest.raises(Unavailable, match="no such table: nowhere"):
-            await database.fetch_one("SELECT * FROM nowhere")
-
-
 async def test_changes_are_told_when_somebody_else_has_written(stores: Stores) -> None:
-    line = Event(
-        network="n",
-        channel="#c",
-        type=EventType.PRIVMSG,
-        time=datetime(2026, 3, 1, tzinfo=UTC),
-        nick="ada",
-    )
     async with (
         Database.open(stores("x")) as one,
         Database.open(stores("x")) as two,
@@ -121,7 +101,7 @@ async def test_changes_are_told_when_somebody_else_has_written(stores: Stores) -
     ):
         changes = one.changes()
         await anext(changes)  # as of now
-        await ChatLog(two).add([line])
+        await ChatLog(two).add([said()])
         await anext(changes)
         assert len(await ChatLog(one).find(Query(scope=PUBLIC))) == 1
         await Outbox(two).put("key", Place("n", "#c"), "hello")

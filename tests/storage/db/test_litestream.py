@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.chat_log.event import Event, EventType
 from storage.db.database import Database
 from storage.log import ChatLog
 from tests.docs.reference import ROOT
+from tests.kit.lines import said
 from tests.kit.patience import PATIENCE
 
 LITESTREAM = shutil.which("litestream", path=os.path.dirname(sys.executable))
@@ -45,16 +45,7 @@ async def test_a_log_comes_back_from_its_replica_with_every_acknowledged_line(
 
     async def write(log: ChatLog, lines: int) -> None:
         for number in itertools.islice(numbers, lines):
-            await log.append(
-                Event(
-                    network="irc",
-                    channel="#frogs",
-                    type=EventType.PRIVMSG,
-                    time=datetime.now(UTC),
-                    nick="ada",
-                    text=f"line {number}",
-                )
-            )
+            await log.append(said(f"line {number}", time=datetime.now(UTC)))
 
     async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         await write(log, 100)

@@ -64,9 +64,7 @@ async def test_without_the_extra_it_is_said_what_to_install(
 ) -> None:
     (tmp_path / "terrarium.toml").write_text('[storage]\nurl = "postgresql://localhost/none"\n')
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _WITHOUT, *command),
-        cwd=tmp_path,
-        stderr=asyncio.subprocess.PIPE,
+        *(sys.executable, "-c", _WITHOUT, *command), cwd=tmp_path, stderr=asyncio.subprocess.PIPE
     )
     _, err = await process.communicate()
     assert "pip install '.[postgres]' in the checkout" in err.decode()

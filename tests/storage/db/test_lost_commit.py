@@ -5,28 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from datetime import UTC, datetime
 
 import psycopg
 import pytest
 
-from storage.chat_log.event import EVERYTHING, Event, EventType
+from storage.chat_log.event import EVERYTHING
 from storage.db.address import PostgresSchema
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.log import ChatLog, Query
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
+from tests.kit.lines import said
 from tests.kit.patience import PATIENCE
 from tests.kit.postgres import PostgresServer, postgres_server
 
-LINE = Event(
-    network="irc",
-    channel="#c",
-    type=EventType.PRIVMSG,
-    time=datetime(2026, 5, 1, 12, tzinfo=UTC),
-    nick="ada",
-    text="frogs",
-)
+LINE = said()
 _DEFERRED = """
 CREATE FUNCTION terrarium_irc.wait() RETURNS trigger LANGUAGE plpgsql AS
 'BEGIN PERFORM pg_sleep(600); RETURN NULL; END'"""
@@ -50,6 +43,13 @@ def admin(address: PostgresSchema) -> Iterator[psycopg.Connection]:
         yield connection
 
 
+def never_answer_commits(address: PostgresSchema) -> None:
+    """Have each commit wait, once made, for a copy that never comes."""
+    with admin(address) as connection:
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        connection.execute("SELECT pg_reload_conf()")
+
+
 async def lose_the_answer(address: PostgresSchema) -> None:
     """End the connection that waits in its COMMIT."""
 
@@ -65,26 +65,16 @@ async def lose_the_answer(address: PostgresSchema) -> None:
 async def test_a_commit_that_was_made_is_not_made_again(server: PostgresServer) -> None:
     address = PostgresSchema(server.create("lost"), "irc")
     async with Database.open(address) as database, asyncio.timeout(PATIENCE):
-        with admin(address) as connection:  # a commit waits, once made, for a copy that never comes
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-            connection.execute("SELECT pg_reload_conf()")
+        never_answer_commits(address)
         writing = asyncio.create_task(ChatLog(database).add([LINE]))
         await lose_the_answer(address)
         (event_id,) = await writing
         found = await ChatLog(database).find(Query(scope=EVERYTHING))
         assert [event.id for event in found] == [event_id]
-
-
-async def test_a_transaction_that_was_committed_is_no_error(server: PostgresServer) -> None:
-    address = PostgresSchema(server.create("lost"), "irc")
-    spent = {UsageKey(LINE.time.date(), "irc", "terra"): UsageAmount(1, 20, 0, 3)}
-    async with Database.open(address) as database, asyncio.timeout(PATIENCE):
-        with admin(address) as connection:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-            connection.execute("SELECT pg_reload_conf()")
-        writing = asyncio.create_task(UsageTable(database).add(spent))
+        spent = {UsageKey(LINE.time.date(), "irc", "terra"): UsageAmount(1, 20, 0, 3)}
+        counting = asyncio.create_task(UsageTable(database).add(spent))
         await lose_the_answer(address)
-        await writing  # else whoever counts usage would add it once more
+        await counting  # else whoever counts usage would add it once more
         rows = await database.fetch_all("SELECT requests FROM usage")
         assert [row[0] for row in rows] == [1]
 
@@ -102,9 +92,7 @@ async def test_a_commit_that_was_not_made_is_an_error(server: PostgresServer) ->
         assert await ChatLog(database).find(Query(scope=EVERYTHING)) == []
 
 
-async def test_a_commit_that_a_crash_undid_is_an_error_at_once(
-    server: PostgresServer,
-) -> None:
+async def test_a_commit_that_a_crash_undid_is_an_error_at_once(server: PostgresServer) -> None:
     async with crashed_in_commit(server) as writing:
         server.start()
         async with asyncio.timeout(PATIENCE):

@@ -156,7 +156,7 @@ async def test_what_later_migrations_change_is_shown_before_them_and_kept_by_the
         paste = await Pastes(database).latest(Place("irc", "#frogs"), "")
         assert paste
         assert (paste.text, paste.rest) == ("A long answer.", ("answer.",))
-        await finish_erasures(database, log, tmp_path)
+        await finish_erasures(log, tmp_path)
         nicks = {line.nick for line in await log.find(Query(scope=EVERYTHING, limit=50))}
         assert nicks == {"bob", "Ådå", "Terra", "eve"}
         assert await PendingErasures(database).list_all() == []

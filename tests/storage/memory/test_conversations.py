@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
 
 from storage.db.database import Database
 from storage.memory.conversations import MAX_TURNS, Conversations, PromptWindow, Turn
-from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, 5, tzinfo=UTC)
-
-
-@pytest.fixture
-async def database(stores: Stores) -> AsyncIterator[Database]:
-    async with Database.open(stores("irc")) as database:
-        yield database
 
 
 @pytest.fixture
@@ -73,9 +65,7 @@ async def test_the_newest_turns_are_kept_and_come_in_order(memory: Conversations
     assert texts(await memory.turns("other")) == ["untouched"]
 
 
-async def test_the_window_is_remembered_also_before_the_first_turn(
-    memory: Conversations,
-) -> None:
+async def test_the_window_is_remembered_also_before_the_first_turn(memory: Conversations) -> None:
     assert (await memory.recall("c"))[0] == PromptWindow()
     await memory.move_window("c", PromptWindow(10, 0))
     await memory.move_window("c", PromptWindow(20, 3))

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from storage.chat_log import deletion
-from storage.chat_log.event import EVERYTHING, Event, EventType, Identity
+from storage.chat_log.event import EVERYTHING, Event, Identity
 from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.address import Address
@@ -25,25 +25,18 @@ from storage.privacy.erasure import NamedPerson, Person, forget
 from storage.privacy.retention import expire
 from storage.queues.jobs import Jobs
 from storage.settings import StorageSettings
+from tests.kit.lines import NOON
+from tests.kit.lines import said as line
 from tests.kit.stores import Stores
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ROOM = "irc/#frogs"
 SECRET = "xyzzyplughplover"
 ADA = Person("irc", SECRET, "~ada", "home.example", None)
 
 
 def said(text: str, nick: str, minute: int) -> Event:
-    return Event(
-        network="irc",
-        channel="#frogs",
-        type=EventType.PRIVMSG,
-        time=NOON + timedelta(minutes=minute),
-        nick=nick,
-        user=f"~{nick}" if nick != SECRET else "~ada",
-        host="home.example",
-        text=text,
-    )
+    user = f"~{nick}" if nick != SECRET else "~ada"
+    return line(text, minute, channel="#frogs", nick=nick, user=user, host="home.example")
 
 
 def fact(subject: str, source: str, key: str, turn: int, text: str = "a frog") -> Memory:
@@ -71,10 +64,8 @@ class Frogs:
     """A channel on which three people have asked in turn, with all that was made of it."""
 
     def __init__(self, database: Database, log: ChatLog) -> None:
-        self.database = database
-        self.log = log
-        self.conversations = Conversations(database)
-        self.memories = Memories(database)
+        self.database, self.log = database, log
+        self.conversations, self.memories = Conversations(database), Memories(database)
 
     async def filled(self) -> None:
         """Have nine turns, three episodes, a summary, facts, a note and a job."""
@@ -132,7 +123,7 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(
 ) -> None:
     async with frogs(stores("irc")) as place:
         assert SECRET.encode() in stores.raw()
-        await forget(place.database, place.log, ADA, tmp_path)
+        await forget(place.log, ADA, tmp_path)
         assert len(await place.memories.turns(ROOM, 0, 1_000, 100)) == 6
         assert SECRET.encode() not in stores.raw()
         facts = await place.memories.facts(ROOM)
@@ -146,11 +137,10 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(
 
 
 async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_said(
-    tmp_path: Path,
-    stores: Stores,
+    tmp_path: Path, stores: Stores
 ) -> None:
     async with frogs(stores("irc")) as place:
-        await forget(place.database, place.log, ADA, tmp_path)
+        await forget(place.log, ADA, tmp_path)
         watermarks = await place.memories.progress(ROOM)
         assert (watermarks.summary, watermarks.wanted, watermarks.episodes) == (0, 6, 6)
         assert await place.gaps() == [Gap(1, 3)]
@@ -164,13 +154,12 @@ async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_sai
 
 
 async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
-    tmp_path: Path,
-    stores: Stores,
+    tmp_path: Path, stores: Stores
 ) -> None:
     async with frogs(stores("irc")) as place:
         watermarks = await place.memories.progress(ROOM)
         turns = await place.memories.turns(ROOM, 6, 8, 100)
-        await forget(place.database, place.log, ADA, tmp_path)
+        await forget(place.log, ADA, tmp_path)
         late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
         assert not await place.memories.add_episode(watermarks, 8, late, turns)
         assert not await place.memories.advance_facts(
@@ -182,37 +171,33 @@ async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
 
 @pytest.mark.parametrize("how", ["cleared", "forgotten", "opted out"])
 async def test_what_was_read_before_a_forgetting_is_void_also_in_a_room_without_memories(
-    tmp_path: Path, stores: Stores, how: str
+    tmp_path: Path, log: ChatLog, how: str
 ) -> None:
-    async with (
-        Database.open(stores("irc")) as database,
-        ChatLog.open(database) as log,
-    ):
-        place = Frogs(database, log)
-        for number, nick in enumerate((SECRET, "bob", "bob")):
-            await place.asks(number, nick)
-        watermarks = await place.memories.progress(ROOM)
-        turns = await place.memories.turns(ROOM, 0, 3, 100)
-        if how == "cleared":
-            await place.conversations.clear(f"{ROOM}/{SECRET}")
-        elif how == "forgotten":
-            await forget(database, log, ADA, tmp_path)
-        else:
-            await redact(database, "irc", SECRET)
-        late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
-        assert not await place.memories.add_episode(watermarks, 3, late, turns)
-        assert await place.texts(MemoryKind.EPISODE) == []
+    place = Frogs(log.database, log)
+    for number, nick in enumerate((SECRET, "bob", "bob")):
+        await place.asks(number, nick)
+    watermarks = await place.memories.progress(ROOM)
+    turns = await place.memories.turns(ROOM, 0, 3, 100)
+    if how == "cleared":
+        await place.conversations.clear(f"{ROOM}/{SECRET}")
+    elif how == "forgotten":
+        await forget(log, ADA, tmp_path)
+    else:
+        await redact(log.database, "irc", SECRET)
+    late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
+    assert not await place.memories.add_episode(watermarks, 3, late, turns)
+    assert await place.texts(MemoryKind.EPISODE) == []
 
 
 async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are_left(
-    tmp_path: Path,
-    stores: Stores,
+    tmp_path: Path, stores: Stores
 ) -> None:
     async with frogs(stores("irc")) as place:
-        ids = [event.id for event in await place.log.find(_everything())]
+        everything = Query(scope=EVERYTHING, limit=1_000)
+        ids = [event.id for event in await place.log.find(everything)]
         await deletion.remove(place.log.database, ids)
         await place.database.execute_outside_transaction("DELETE FROM turns")
-        await forget(place.database, place.log, NamedPerson("irc", nick=SECRET.upper()), tmp_path)
+        await forget(place.log, NamedPerson("irc", nick=SECRET.upper()), tmp_path)
         assert SECRET.encode() not in stores.raw()
         assert [each.subject for each in await place.memories.facts(ROOM)] == ["bob"]
 
@@ -220,12 +205,9 @@ async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are
 async def test_in_another_tendrils_file_goes_what_was_made_of_a_turn_that_quotes_them(
     tmp_path: Path, stores: Stores
 ) -> None:
-    async with (
-        frogs(stores("irc")) as place,
-        Database.open(stores("web")) as web,
-    ):
-        (line,) = await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
-        for text, quotes in ((f"they said: {SECRET}", [line]), ("they said: a word", [])):
+    async with frogs(stores("irc")) as place, Database.open(stores("web")) as web:
+        (word,) = await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
+        for text, quotes in ((f"they said: {SECRET}", [word]), ("they said: a word", [])):
             note = Memory(
                 layer=MemoryKind.NOTE, room="web", text=text, time=NOON, conversation="web"
             )
@@ -233,7 +215,7 @@ async def test_in_another_tendrils_file_goes_what_was_made_of_a_turn_that_quotes
             question = {"role": "user", "content": "who?", "name": "me"}
             answer = {"role": "assistant", "content": text, "quotes": quotes}
             await Conversations(web).add("web", Turn(0, NOON, (question, answer)))
-        await forget(place.database, place.log, ADA, tmp_path)
+        await forget(place.log, ADA, tmp_path)
         left = await Memories(web).latest("web", MemoryKind.NOTE)
         assert [memory.text for memory in left] == ["they said: a word"]
         assert SECRET.encode() not in stores.raw()
@@ -250,7 +232,7 @@ async def test_a_namesake_keeps_what_they_have_said_of_themselves(
             f"{ROOM}/{SECRET}", Turn(anchor, NOON, (message,)), ROOM
         )
         await place.memories.add(fact(SECRET, SECRET, "tea", turn))
-        await forget(place.database, place.log, ADA, tmp_path)
+        await forget(place.log, ADA, tmp_path)
         facts = await place.memories.facts(ROOM)
         assert {(each.subject, each.key) for each in facts} == {("bob", "pet"), (SECRET, "tea")}
 
@@ -278,7 +260,7 @@ async def test_memories_go_with_the_time_for_which_things_are_kept(stores: Store
         settings = StorageSettings(retention_days=1)
         late = NOON + timedelta(days=2)
         await place.memories.add(replace(fact("bob", "bob", "new", 99), time=late))
-        await expire(place.database, place.log, settings, late + timedelta(minutes=30))
+        await expire(place.log, settings, late + timedelta(minutes=30))
         (left,) = await place.memories.facts(ROOM)
         assert left.key == "new"
         assert await place.texts(MemoryKind.SUMMARY) == await place.texts(MemoryKind.EPISODE) == []
@@ -295,7 +277,3 @@ async def test_two_jobs_that_read_the_same_turns_store_them_once(stores: Stores)
         )
         assert sorted(results) == [False, False, True]
         assert (await place.texts(MemoryKind.EPISODE)).count("once") == 1
-
-
-def _everything() -> Query:
-    return Query(scope=EVERYTHING, limit=1_000)

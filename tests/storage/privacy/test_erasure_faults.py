@@ -109,7 +109,7 @@ async def test_the_audit_log_says_once_how_much_was_removed_and_of_nobody(tmp_pa
     await fill(tmp_path)
     async with Database.open(tmp_path / "irc.db") as database:
         person = NamedPerson("irc", nick=PERSON.nick.upper())
-        gone = await forget(database, ChatLog(database), person, tmp_path, "command line")
+        gone = await forget(ChatLog(database), person, tmp_path, "command line")
         assert gone.events == LINES + 1
         rows = await database.fetch_all("SELECT actor, action, target, reason FROM audit")
     assert [tuple(row) for row in rows] == [

@@ -22,78 +22,67 @@ from storage.runs.runs import Run, RunEnd, Runs
 from storage.settings import StorageSettings
 from tests.kit.lines import NOON as NOW
 from tests.kit.lines import said as line
-from tests.kit.stores import Stores
 
 
 def said(text: str, channel: str = "#frogs", days: float = 0) -> Event:
     return line(text, channel=channel, time=NOW - timedelta(days=days))
 
 
-async def test_only_what_is_older_than_its_channel_allows_is_removed(stores: Stores) -> None:
-    settings = StorageSettings(
-        retention_days=30, channel_retention_days={"#Toads": 2, "irc/#keep": 0}
-    )
-    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
-        events = [
-            said(f"{channel} {days}", channel, days)
-            for channel in ("#frogs", "#toads", "#keep")
-            for days in (100, 29, 3, 1)
-        ]
-        await asyncio.gather(*(log.append(event) for event in events))
-        memory = Conversations(database)
-        for days in (100, 3):
-            messages = ({"role": "user", "content": f"{days}"},)
-            await memory.add("x", Turn(0, NOW - timedelta(days=days), messages))
-        assert await expire(database, log, settings, NOW) == 4
-        assert await expire(database, log, settings, NOW) == 0
-        left = {event.text for event in await log.find(Query(scope=EVERYTHING, limit=100))}
-        turns = await memory.turns("x")
-    assert left == {event.text for event in events} - {
-        "#frogs 100",
-        "#toads 100",
-        "#toads 29",
-        "#toads 3",
-    }
+async def test_only_what_is_older_than_its_channel_allows_is_removed(log: ChatLog) -> None:
+    by_channel = {"#Toads": 2, "irc/#keep": 0}
+    settings = StorageSettings(retention_days=30, channel_retention_days=by_channel)
+    events = [
+        said(f"{channel} {days}", channel, days)
+        for channel in ("#frogs", "#toads", "#keep")
+        for days in (100, 29, 3, 1)
+    ]
+    await asyncio.gather(*(log.append(event) for event in events))
+    memory = Conversations(log.database)
+    for days in (100, 3):
+        messages = ({"role": "user", "content": f"{days}"},)
+        await memory.add("x", Turn(0, NOW - timedelta(days=days), messages))
+    assert await expire(log, settings, NOW) == 4
+    assert await expire(log, settings, NOW) == 0
+    left = {event.text for event in await log.find(Query(scope=EVERYTHING, limit=100))}
+    turns = await memory.turns("x")
+    gone = {"#frogs 100", "#toads 100", "#toads 29", "#toads 3"}
+    assert left == {event.text for event in events} - gone
     assert [turn.messages[0]["content"] for turn in turns] == ["3"]
 
 
-async def test_the_trace_of_a_turn_goes_with_its_question(stores: Stores) -> None:
+async def test_the_trace_of_a_turn_goes_with_its_question(log: ChatLog) -> None:
     settings = StorageSettings(channel_retention_days={"#frogs": 2})
-    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
-        runs = Runs(database)
-        for days in (3, 1):
-            asked = said(f"{days} days ago", days=days)
-            run = Run(f"{days}", "irc/#frogs/ada", "standard", "terra", asked.time)
-            await runs.begin(replace(run, question_event_id=await log.append(asked)))
-            await runs.end(run.key, RunEnd(asked.time, "answered"), [])
-        assert await expire(database, log, settings, NOW) == 1
-        assert [row[0] for row in await database.fetch_all("SELECT key FROM runs")] == ["1"]
+    runs = Runs(log.database)
+    for days in (3, 1):
+        asked = said(f"{days} days ago", days=days)
+        run = Run(f"{days}", "irc/#frogs/ada", "standard", "terra", asked.time)
+        await runs.begin(replace(run, question_event_id=await log.append(asked)))
+        await runs.end(run.key, RunEnd(asked.time, "answered"), [])
+    assert await expire(log, settings, NOW) == 1
+    assert [row[0] for row in await log.database.fetch_all("SELECT key FROM runs")] == ["1"]
 
 
-async def test_what_was_taught_goes_with_the_rest_of_the_memory(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
-        table = SkillTable(database)
-        await table.record_use(FILES, ["dice"], well=True)
-        for name, days in (("old", 11), ("new", 9)):
-            taught = TaughtSkill(name, "when", "how", "ada")
-            await table.teach("irc/#frogs", taught, NOW - timedelta(days=days))
-        await expire(database, log, StorageSettings(retention_days=10), NOW)
-        assert [skill.name for skill in await table.list_taught("irc/#frogs")] == ["new"]
-        assert list(await table.scores(FILES)) == ["dice"]
+async def test_what_was_taught_goes_with_the_rest_of_the_memory(log: ChatLog) -> None:
+    table = SkillTable(log.database)
+    await table.record_use(FILES, ["dice"], well=True)
+    for name, days in (("old", 11), ("new", 9)):
+        taught = TaughtSkill(name, "when", "how", "ada")
+        await table.teach("irc/#frogs", taught, NOW - timedelta(days=days))
+    await expire(log, StorageSettings(retention_days=10), NOW)
+    assert [skill.name for skill in await table.list_taught("irc/#frogs")] == ["new"]
+    assert list(await table.scores(FILES)) == ["dice"]
 
 
-async def test_by_default_everything_stays(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
-        await log.append(said("old", days=20_000))
-        assert await expire(database, log, StorageSettings(), NOW) == 0
+async def test_by_default_everything_stays(log: ChatLog) -> None:
+    await log.append(said("old", days=20_000))
+    assert await expire(log, StorageSettings(), NOW) == 0
 
 
-async def test_an_opt_out_is_of_the_account_else_of_the_whole_mask(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database:
-        opt_outs = OptOuts(database)
-        await opt_outs.add("irc", Identity("Ada[x]", "~Ada", "h.example", "AdaL"))
-        await opt_outs.add("irc", Identity("Bob[x]", "~bob", "b.example"))
-        opt_out_rules = await OptOuts(database).load()
+async def test_an_opt_out_is_of_the_account_else_of_the_whole_mask(database: Database) -> None:
+    opt_outs = OptOuts(database)
+    await opt_outs.add("irc", Identity("Ada[x]", "~Ada", "h.example", "AdaL"))
+    await opt_outs.add("irc", Identity("Bob[x]", "~bob", "b.example"))
+    opt_out_rules = await OptOuts(database).load()
     line = replace(said("hm"), user="u", host="h.example")
     bob = replace(line, nick="bob{X}", user="~Bob", host="B.example")
     for hidden in (
@@ -117,25 +106,24 @@ async def test_an_opt_out_is_of_the_account_else_of_the_whole_mask(stores: Store
         assert opt_out_rules.keeps(kept), kept
 
 
-async def test_only_whoever_opted_out_takes_it_back(stores: Stores) -> None:
+async def test_only_whoever_opted_out_takes_it_back(database: Database) -> None:
     ada = Identity("ada", "a", "a.example", "ada")
     bob = Identity("bob", "b", "b.example")
     mallory = Identity("bob", "m", "m.example")
-    async with Database.open(stores("irc")) as database:
-        opt_outs = OptOuts(database)
-        await opt_outs.add("irc", ada)
-        await opt_outs.add("irc", replace(ada, account="mallory"))
-        assert not await opt_outs.remove("irc", replace(ada, account=None))
-        await opt_outs.remove("irc", replace(ada, account="mallory"))
-        assert opt_outs.opt_out_rules.hides_person("irc", ada)
-        assert await opt_outs.remove("irc", replace(ada, nick="ada_", account="ADA"))
-        assert opt_outs.opt_out_rules == OptOutRules()
-        await opt_outs.add("irc", bob)
-        await opt_outs.add("irc", mallory)
-        await opt_outs.remove("irc", mallory)
-        assert opt_outs.opt_out_rules.hides_person("irc", bob)
-        assert not opt_outs.opt_out_rules.hides_person("irc", mallory)
-        assert await opt_outs.remove("irc", replace(bob, nick="Bob"))
+    opt_outs = OptOuts(database)
+    await opt_outs.add("irc", ada)
+    await opt_outs.add("irc", replace(ada, account="mallory"))
+    assert not await opt_outs.remove("irc", replace(ada, account=None))
+    await opt_outs.remove("irc", replace(ada, account="mallory"))
+    assert opt_outs.opt_out_rules.hides_person("irc", ada)
+    assert await opt_outs.remove("irc", replace(ada, nick="ada_", account="ADA"))
+    assert opt_outs.opt_out_rules == OptOutRules()
+    await opt_outs.add("irc", bob)
+    await opt_outs.add("irc", mallory)
+    await opt_outs.remove("irc", mallory)
+    assert opt_outs.opt_out_rules.hides_person("irc", bob)
+    assert not opt_outs.opt_out_rules.hides_person("irc", mallory)
+    assert await opt_outs.remove("irc", replace(bob, nick="Bob"))
 
 
 async def test_opt_outs_of_earlier_versions_hold_and_nobody_else_takes_them_back(
@@ -184,6 +172,6 @@ async def test_no_copy_that_an_earlier_version_made_outlives_a_forgetting(tmp_pa
     path.with_name("log.db.before-9").touch()
     async with Database.open(path) as database, ChatLog.open(database) as log:
         await log.append(said("frogs"))
-        gone = await forget(database, log, NamedPerson("irc", nick="ada"), tmp_path)
+        gone = await forget(log, NamedPerson("irc", nick="ada"), tmp_path)
     assert gone.events == 1
     assert copies_in(tmp_path) == copies_in(path.parent) == []

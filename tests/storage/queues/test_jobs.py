@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from storage.db.database import Database
 from storage.queues.jobs import LEASE, CronRuns, Job, Jobs
+from tests.kit.lines import NOON
 from tests.kit.stores import Stores
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 RETRY = timedelta(seconds=30)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
 
-from storage.chat_log.event import PUBLIC, Event, EventType
+from storage.chat_log.event import PUBLIC
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.queues.leases import LeaseLost, Leases, Renewal
+from tests.kit.lines import said
 from tests.kit.stores import Stores
 
 LONG, OVER = timedelta(minutes=5), timedelta(0)
@@ -89,22 +90,12 @@ async def test_the_holder_tells_its_name_and_until_when_it_has_logged(two: Two) 
 
 
 async def test_who_was_replaced_writes_nothing_into_the_log(two: Two) -> None:
-    def line(text: str) -> Event:
-        return Event(
-            network="libera",
-            channel="#c",
-            type=EventType.PRIVMSG,
-            time=datetime.now(UTC),
-            nick="alice",
-            text=text,
-        )
-
     async def write() -> None:
         async with ChatLog.open(two.database) as log:
             log.check = two.one.check
-            await log.append(line("before"))
+            await log.append(said("before"))
             assert await two.other.acquire(NAMES, LONG)
-            await asyncio.wait({log.append(line("after"))})
+            await asyncio.wait({log.append(said("after"))})
 
     assert await two.one.acquire(NAMES, OVER)
     with capture_logs() as logged, pytest.raises(ExceptionGroup) as caught:

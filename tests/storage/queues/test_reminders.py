@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.reminders import MAX_REMINDERS, Owner, Reminder, Reminders
+from tests.kit.lines import NOON
 from tests.kit.stores import Stores
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ADA = Owner("irc", "ada", "~ada", "home.example")
 TEA = Reminder(ADA, Place("irc", "#frogs"), False, "tea", NOON)
 
@@ -54,19 +54,13 @@ async def test_forgotten_reminders_are_those_of_the_person_or_of_all_under_a_nam
     database: Database,
 ) -> None:
     kept = Reminders(database)
-    owners = [
-        ADA,
-        replace(ADA, account="ada"),
-        replace(ADA, host="cafe.example"),
-        replace(ADA, network="oftc"),
-    ]
-    for owner in owners:
-        place = Place(owner.network, "#frogs")
-        await kept.add(replace(TEA, owner=owner, place=place))
+    cafe, away = replace(ADA, host="cafe.example"), replace(ADA, network="oftc")
+    for owner in (ADA, replace(ADA, account="ada"), cafe, away):
+        await kept.add(replace(TEA, owner=owner, place=Place(owner.network, "#frogs")))
     assert await kept.forget(ADA) == 1
     assert await kept.forget_named("irc", None, "ADA") == 1
     assert await kept.forget_named("irc", "Ada", None) == 1
-    assert [each.owner for each in await kept.all()] == [replace(ADA, network="oftc")]
+    assert [each.owner for each in await kept.all()] == [away]
 
 
 async def test_nobody_has_more_than_twenty_and_others_have_room_all_the_same(

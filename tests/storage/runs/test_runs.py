@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from storage.chat_log.event import Event, EventType
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.log import ChatLog
@@ -17,9 +16,9 @@ from storage.memory.conversations import Conversations, Turn
 from storage.privacy.erasure import NamedPerson, Person, forget
 from storage.runs.reader import newest_runs, read_run, read_turn, runs_for_event
 from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
+from tests.kit.lines import NOON, said
 from tests.kit.stores import Stores
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECRET = "xyzzyplughplover"
 RUN = Run("k", "irc/#frogs/ada", "standard", "terra", NOON, model_profile="capable")
 ENDED = RunEnd(NOON + timedelta(seconds=3), "answered", "", 10, 4, 2, 1, cut=True)
@@ -30,13 +29,12 @@ STEPS = [
 ]
 
 
-async def test_a_run_is_read_back_with_its_steps(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database:
-        runs = Runs(database)
-        await runs.begin(RUN)
-        [running] = await newest_runs(stores.place, 5)
-        assert (running.outcome, running.ended, running.took) == ("running", None, None)
-        await runs.end("k", ENDED, STEPS)
+async def test_a_run_is_read_back_with_its_steps(stores: Stores, database: Database) -> None:
+    runs = Runs(database)
+    await runs.begin(RUN)
+    [running] = await newest_runs(stores.place, 5)
+    assert (running.outcome, running.ended, running.took) == ("running", None, None)
+    await runs.end("k", ENDED, STEPS)
     found = await read_run(stores.place, "irc-1")
     assert found
     assert found.steps == tuple(STEPS)
@@ -44,30 +42,31 @@ async def test_a_run_is_read_back_with_its_steps(stores: Stores) -> None:
     assert (found.model_profile, found.cut) == ("capable", True)
 
 
-async def test_the_words_of_a_run_are_those_of_its_turn_and_go_with_it(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database:
-        runs, conversations = Runs(database), Conversations(database)
+async def test_the_words_of_a_run_are_those_of_its_turn_and_go_with_it(
+    stores: Stores, database: Database
+) -> None:
+    runs, conversations = Runs(database), Conversations(database)
 
-        async def asked(minute: int, text: str, **values: Any) -> None:
-            begun = NOON + timedelta(minutes=minute)
-            run = replace(RUN, key=text, started=begun, **values)
-            await runs.begin(run)
-            await runs.end(text, ENDED, [])
-            if text != "failed":  # is not remembered
-                message = {"role": "user", "content": text}
-                await conversations.add(run.conversation, Turn(7, begun, (message,)))
+    async def asked(minute: int, text: str, **values: Any) -> None:
+        begun = NOON + timedelta(minutes=minute)
+        run = replace(RUN, key=text, started=begun, **values)
+        await runs.begin(run)
+        await runs.end(text, ENDED, [])
+        if text != "failed":  # is not remembered
+            message = {"role": "user", "content": text}
+            await conversations.add(run.conversation, Turn(7, begun, (message,)))
 
-        await asked(0, "first")
-        await asked(1, "failed")
-        await asked(2, "last")
-        await asked(3, "alone", conversation="irc/ada", private=True)
-        await asked(4, "unnamed", conversation="")
-        found = {run.started.minute: run for run in await newest_runs(stores.place, 9)}
-        words = {minute: await read_turn(stores.place, run) for minute, run in found.items()}
-        assert [words[0][0]["content"], words[2][0]["content"]] == ["first", "last"]
-        assert [words[1], words[3], words[4]] == [(), (), ()]
-        await conversations.clear(RUN.conversation)
-        assert await read_turn(stores.place, found[0]) == ()
+    await asked(0, "first")
+    await asked(1, "failed")
+    await asked(2, "last")
+    await asked(3, "alone", conversation="irc/ada", private=True)
+    await asked(4, "unnamed", conversation="")
+    found = {run.started.minute: run for run in await newest_runs(stores.place, 9)}
+    words = {minute: await read_turn(stores.place, run) for minute, run in found.items()}
+    assert [words[0][0]["content"], words[2][0]["content"]] == ["first", "last"]
+    assert [words[1], words[3], words[4]] == [(), (), ()]
+    await conversations.clear(RUN.conversation)
+    assert await read_turn(stores.place, found[0]) == ()
 
 
 async def test_the_run_of_a_line_is_found_in_whatever_tendril(stores: Stores) -> None:
@@ -102,42 +101,34 @@ async def test_an_effect_of_a_run_that_is_gone_cannot_begin(database: Database) 
     assert await database.fetch_all("SELECT * FROM run_steps") == []
 
 
-async def test_old_runs_are_removed_and_those_that_go_on_are_not(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database:
-        runs = Runs(database)
-        for days in (20, 15, 13):
-            old = replace(RUN, key=str(days), started=NOON - timedelta(days=days))
-            await runs.begin(old)
-            if days != 20:
-                await runs.end(old.key, ENDED, STEPS)
-        await runs.expire(NOON, 14)
-        rows = await database.fetch_all("SELECT key FROM runs ORDER BY started")
-        assert [row[0] for row in rows] == ["20", "13"]
-        assert len(await database.fetch_all("SELECT * FROM run_steps")) == len(STEPS)
-        assert await runs.interrupt() == 1
-        await runs.expire(NOON, 0)
-        assert len(await newest_runs(stores.place, 5)) == 2
+async def test_old_runs_are_removed_and_those_that_go_on_are_not(
+    stores: Stores, database: Database
+) -> None:
+    runs = Runs(database)
+    for days in (20, 15, 13):
+        old = replace(RUN, key=str(days), started=NOON - timedelta(days=days))
+        await runs.begin(old)
+        if days != 20:
+            await runs.end(old.key, ENDED, STEPS)
+    await runs.expire(NOON, 14)
+    rows = await database.fetch_all("SELECT key FROM runs ORDER BY started")
+    assert [row[0] for row in rows] == ["20", "13"]
+    assert len(await database.fetch_all("SELECT * FROM run_steps")) == len(STEPS)
+    assert await runs.interrupt() == 1
+    await runs.expire(NOON, 0)
+    assert len(await newest_runs(stores.place, 5)) == 2
 
 
 async def test_forgetting_somebody_leaves_no_byte_of_their_runs(
     tmp_path: Path, stores: Stores
 ) -> None:
-    said = Event(
-        network="irc",
-        channel="#frogs",
-        type=EventType.PRIVMSG,
-        time=NOON,
-        nick="ada",
-        user="~ada",
-        host="home.example",
-        text=f"tell me of {SECRET}",
-    )
+    line = said(f"tell me of {SECRET}", channel="#frogs", user="~ada", host="home.example")
     async with (
         Database.open(stores("irc")) as database,
         ChatLog.open(database) as log,
         Database.open(stores("cron")) as other,
     ):
-        anchor = await log.append(said)
+        anchor = await log.append(line)
         runs = Runs(database)
         mine = [
             replace(RUN, key="asked", conversation="irc/#frogs/zoe", question_event_id=anchor),
@@ -157,7 +148,7 @@ async def test_forgetting_somebody_leaves_no_byte_of_their_runs(
         await elsewhere.end("cron", quoting, ())
         assert SECRET.encode() in stores.raw()
         person = Person("irc", "ada", "~ada", "home.example", None)
-        await forget(database, log, person, tmp_path)
+        await forget(log, person, tmp_path)
         kept = await database.fetch_all("SELECT key FROM runs")
         assert [row[0] for row in kept] == ["bob"]
         assert await other.fetch_all("SELECT * FROM effects") == []
@@ -165,12 +156,11 @@ async def test_forgetting_somebody_leaves_no_byte_of_their_runs(
 
 
 async def test_who_keeps_the_file_forgets_the_runs_of_a_nick_on_any_network(
-    tmp_path: Path, stores: Stores
+    tmp_path: Path, log: ChatLog
 ) -> None:
-    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
-        runs = Runs(database)
-        for key, name in (("a", "irc/ada"), ("b", "oftc/#x/ADA"), ("c", "irc/#ada/bob")):
-            await runs.begin(replace(RUN, key=key, conversation=name))
-        await forget(database, log, NamedPerson(None, nick="ada"), tmp_path)
-        assert [row[0] for row in await database.fetch_all("SELECT key FROM runs")] == ["c"]
-        assert await runs.forget((), "oftc", {"bob"}) == 0
+    runs = Runs(log.database)
+    for key, name in (("a", "irc/ada"), ("b", "oftc/#x/ADA"), ("c", "irc/#ada/bob")):
+        await runs.begin(replace(RUN, key=key, conversation=name))
+    await forget(log, NamedPerson(None, nick="ada"), tmp_path)
+    assert [row[0] for row in await log.database.fetch_all("SELECT key FROM runs")] == ["c"]
+    assert await runs.forget((), "oftc", {"bob"}) == 0

@@ -38,17 +38,12 @@ def test_words_must_all_occur_and_alternatives_are_clauses() -> None:
 
 
 def test_words_that_are_alternatives_by_mode_may_be_joined_all_the_same() -> None:
-    assert read("frogs toads", Mode.OR).clauses == (
-        Clause(include=(word("frogs"),)),
-        Clause(include=(word("toads"),)),
-    )
-    assert read("frogs and toads", Mode.OR).clauses == (
-        Clause(include=(word("frogs"), word("toads"))),
-    )
-    assert read("frogs -newts toads", Mode.OR).clauses == (
-        Clause(include=(word("frogs"),), exclude=(word("newts"),)),
-        Clause(include=(word("toads"),), exclude=(word("newts"),)),
-    )
+    frogs, toads = word("frogs"), word("toads")
+    newts = (word("newts"),)
+    assert read("frogs toads", Mode.OR).clauses == (Clause((frogs,)), Clause((toads,)))
+    assert read("frogs and toads", Mode.OR).clauses == (Clause((frogs, toads)),)
+    without_newts = (Clause((frogs,), newts), Clause((toads,), newts))
+    assert read("frogs -newts toads", Mode.OR).clauses == without_newts
 
 
 @pytest.mark.parametrize("text", ["-frogs", "not frogs", "NOT frogs"])
@@ -125,11 +120,6 @@ def test_in_phrase_mode_everything_is_the_phrase() -> None:
 
 def test_what_somebody_has_pasted_does_not_become_an_endless_search() -> None:
     assert len(read(" ".join(map(str, range(1_000)))).terms) < 50
-
-
-@given(st.text(max_size=80), st.sampled_from(Mode))
-def test_any_text_can_be_read(text: str, mode: Mode) -> None:
-    read(text, mode)
 
 
 @given(st.lists(PIECES, max_size=8).map(" ".join), st.sampled_from(Mode))
