@@ -19,7 +19,7 @@ from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
 from storage.chat_log.event_table import Query
 from storage.db.database import Database
 from storage.log import ChatLog
-from storage.search.vectors import VectorIndex, find_near
+from storage.search.vectors import LineText, VectorIndex, find_near
 
 DIMENSIONS = 384
 SIZES = (1_000, 20_000)
@@ -42,7 +42,9 @@ async def figures() -> AsyncIterator[Figure]:
                 for start in range(filled, size, STEP):
                     ids = await log.add([_line(start + number) for number in range(STEP)])
                     made = random.standard_normal((STEP, DIMENSIONS), dtype=np.float32)
-                    await vectors.add(dict(zip(ids, made.tolist(), strict=True)))
+                    lines = [LineText(event_id, str(event_id)) for event_id in ids]
+                    texts = [line.text for line in lines]
+                    await vectors.add(lines, dict(zip(texts, made.tolist(), strict=True)))
                 filled = size
                 for what, scope in (
                     ("all", PUBLIC),

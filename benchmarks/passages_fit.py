@@ -59,7 +59,8 @@ _STEPS, _LONGEST_STEP = 25, 1.5  # of Newton's method
 _POSITIVE = frozenset(
     ("coverage", "all words", "shows", "speaker", "reply",
      "states all", "meaning", "outstanding", "coverage before", "meaning before",
-     "meaning of a question before", "meaning just before", "meaning of a question just before")
+     "meaning of a question before", "meaning just before", "meaning of a question just before",
+     "meaning in talk", "outstanding in talk")
 )  # fmt: skip
 _NEGATIVE = frozenset(
     ("heaviest missing", "asks", "lacks", "length", "short", "nothing new", "name missing",
@@ -69,7 +70,7 @@ _NEGATIVE = frozenset(
 _LINES = 30  # of a question that are samples: those that are most like an answer
 _LIKELY = np.array(
     [
-        {"coverage": 1, "meaning": 2, "reply": 1, "meaning before": 1, "asks": -0.3}.get(name, 0)
+        {"coverage": 1, "meaning": 2, "meaning in talk": 2, "reply": 1, "asks": -0.3}.get(name, 0)
         for name in FEATURES
     ]
 )

@@ -29,6 +29,7 @@ from storage.search.models import SearchPage
 from storage.search.query_parser import ParsedQuery, parse
 from storage.search.vectors import (
     DIMENSIONS,
+    MAX_TEXT_LENGTH,
     MIN_TEXT_LENGTH,
     MODEL,
     VectorIndex,
@@ -48,11 +49,10 @@ _MAX_EMBEDDED = 3  # lines that are embedded for a question
 _HOPELESS = 0.02  # the score below which a line is not worth that
 _PATIENCE = 0.5  # seconds to wait for embeddings; without them words alone decide
 _REST = 10.0  # seconds without embeddings after none could be had
-_BATCH_SIZE = 8  # lines embedded at once in the background
+_BATCH_SIZE = 4  # lines embedded at once in the background
 _PAUSE = 5.0  # seconds between two looks for new lines
 _PAUSE_AFTER_ERROR = 60.0
 _FULL_PASS_EVERY = 60  # every 60th look covers all lines that should have a vector
-_MAX_TEXT_LENGTH = 240  # characters of a line that are embedded
 _TALK = timedelta(hours=1)  # within which lines belong together
 _SESSION = "meaning"
 _OK = 200  # the status of such an answer
@@ -138,7 +138,7 @@ class Retrieval:
             and each.score >= _HOPELESS
             and len(each.event.text) >= MIN_TEXT_LENGTH
         ]
-        texts = [event.text[:_MAX_TEXT_LENGTH] for event in best]
+        texts = [event.text[:MAX_TEXT_LENGTH] for event in best]
         if vector and best and (made := await self._embed(texts)):
             asked = encode(vector)
             lines = zip(best, made, strict=True)
@@ -185,7 +185,7 @@ class Retrieval:
         return None if vector is None else await self.log.read(find_near, vector, within)
 
     async def _embed_question(self, question: str) -> Sequence[float] | None:
-        made = await self._embed([question[:_MAX_TEXT_LENGTH]], query=True)
+        made = await self._embed([question[:MAX_TEXT_LENGTH]], query=True)
         return made[0] if made else None
 
     async def _embed(
@@ -237,11 +237,10 @@ class LineEmbedding:
         await self._vectors.open()
         options, newest = RequestOptions(_SESSION, "background"), 0
         while lines := await self._vectors.missing(after, _BATCH_SIZE):
-            texts = [text[:_MAX_TEXT_LENGTH] for _, text in lines]
+            texts = list(dict.fromkeys(text for e in lines for text in (e.text, e.in_talk) if text))
             _, made = await self._embedder.embed(texts, options, model=MODEL)
             if any(len(each) != DIMENSIONS for each in made):
                 raise RequestRejected("the embeddings are of another model", _OK)
-            ids = [event_id for event_id, _ in lines]
-            await self._vectors.add(dict(zip(ids, made, strict=True)))
-            newest = max(newest, *ids)
+            await self._vectors.add(lines, dict(zip(texts, made, strict=True)))
+            newest = max(newest, *(line.id for line in lines))
         return newest

@@ -31,7 +31,8 @@ NOT_KNOWN = re.compile(
 """Matches an answer that admits not to know."""
 
 EXCUSE = re.compile(
-    r"took me too long|no good answer|try (?:a shorter|again)|went wrong|is too small", re.IGNORECASE
+    r"took me too long|no good answer|try (?:a shorter|again)|went wrong|is too small",
+    re.IGNORECASE,
 )
 """Matches the bot's own messages in place of an answer, such as after a timeout."""
 

@@ -130,11 +130,12 @@ class OptOuts:
             )
             # Nothing is derived any more from what they have said. Others with the nick get their
             # vectors again.
-            db.execute(
-                "DELETE FROM vectors WHERE event_id IN (SELECT id FROM events"
-                " WHERE nick = ?1 OR (account = ?2 AND account <> ''))",
-                [who.nick, who.account],
-            )
+            for line in ("event_id", "before_id"):
+                db.execute(
+                    f"DELETE FROM vectors WHERE {line} IN (SELECT id FROM events"
+                    " WHERE nick = ?1 OR (account = ?2 AND account <> ''))",
+                    [who.nick, who.account],
+                )
 
         await self._database.write(insert)
         await self.load()

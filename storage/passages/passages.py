@@ -1,30 +1,23 @@
 """Passage retrieval: lines that answer a plain question, best first, each with a probability.
 
-Candidates come from the full-text index, with bounded work however large the log is: all lines with
-a rare word of the question, and those that have a common word together with another one. The
-partitions are read from the newest backwards, or from the oldest forwards, until time is over. The
-best few hundred candidates, the newest lines of the log whatever their words, and those near in
-meaning are then scored one by one (storage/passages/score.py).
+The best few hundred candidates by their words (storage/passages/candidates.py), the newest lines of
+the log whatever their words, and those near in meaning are scored one by one
+(storage/passages/score.py).
 """
 
 from __future__ import annotations
 
-import json
-import math
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import nlargest
 
 from storage.chat_log.event import SPOKEN, Event
-from storage.chat_log.event_table import Query, event_of, find, id_range, query_rows, rows_of
+from storage.chat_log.event_table import Query, event_of, find, query_rows, rows_of
 from storage.chat_log.opt_outs import rules
-from storage.connection import GIVEN, Connection, Dialect, Row
+from storage.connection import Connection, Row
 from storage.db.database import from_micros
-from storage.db.sqlite import Interrupted, interruptible
-from storage.log_index import PARTITION_BITS, nick_tag, text_index
+from storage.passages.candidates import PassageIndex, plans, weight_of
 from storage.passages.replies import FOLLOWING_LINES, replies
 from storage.passages.score import (
     FEATURES,
@@ -36,187 +29,19 @@ from storage.passages.score import (
     log_odds,
     with_context,
     with_meaning,
+    with_meaning_in_talk,
 )
 from storage.passages.words import (
     QuestionWord,
     QuestionWords,
     asks,
-    index_terms,
-    is_number,
     question_words,
-    rarity,
 )
 from storage.search.planner import LineConditions
 from storage.search.query_parser import ParsedQuery
 from storage.search.scanner import LAST_ID
-from storage.search.vectors import LineVectors
-from storage.text_index.model import IdOrder, IdRange, IndexQuery, Phrase, WordMatch
-
-_MAX_SCORED = 220  # candidates that are scored
-_MIN_WEIGHT_SHARE = 0.5  # of the best candidate's weight, which another one needs to be scored
-_SAMPLE_LINES = 40_000  # lines in which the frequencies of words are counted, about
-_MAX_COUNTED_LINES = 3_000  # lines with a word that are counted in a partition, at most
-_MAX_IDS_PER_WORD = 40_000  # ids that are read for a word from the whole index, about
-_MIN_IDS_PER_PARTITION = 200  # and at least from a partition, if there are so many
-# Seconds: the thread's CPU time with SQLite, so that a busy machine makes no answer partial, and
-# wall-clock time with PostgreSQL.
-_BUDGETS = {Dialect.SQLITE: 0.08, Dialect.POSTGRES: 0.24}
-_MAX_WALL_TIME = 0.5  # seconds of wall-clock time in all
-_MAX_WEIGHT = 7.0  # greatest weight of a word
-_MAX_NUMBER_WEIGHT = 3.0  # greatest weight of a number, which may be about anything
-_PRIOR_LINES = 3_000  # lines of ordinary English by which frequencies in the log are smoothed
-
-
-class PassageIndex:
-    """The full-text index, queried for candidates within the conditions of a search.
-
-    `lines` is about the number of lines within them. With `oldest` the oldest lines come first.
-    """
-
-    def __init__(self, connection: Connection, conditions: LineConditions, *, oldest: bool) -> None:
-        self._connection = connection
-        self._sign = 1 if oldest else -1  # of ids, by which candidates are in order
-        self._include, self._exclude = conditions.tags()
-        first, last = id_range(connection, conditions.query)
-        self._first, self._last = first or 1, LAST_ID if last is None else last
-        rows = connection.execute(
-            "SELECT number, lines FROM partitions WHERE lines > 0 AND number BETWEEN ? AND ?"
-            " ORDER BY number DESC",
-            [self._first >> PARTITION_BITS, self._last >> PARTITION_BITS],
-        )
-        self._partitions = [(row["number"], row["lines"]) for row in rows]
-        self._indexed = sum(int(lines) for _, lines in self._partitions) or 1
-        self.lines = self._indexed  # within the conditions, whatever their words
-        if conditions.channels.others:
-            rows = connection.execute(
-                f"SELECT sum(lines) FROM totals WHERE channel_id IN {GIVEN}",
-                [json.dumps(list(conditions.channels.rows))],
-            )
-            self.lines = min(self.lines, int(rows.fetchone()[0] or 0))
-        self._index = text_index(connection)
-        # CPU time of this thread measures SQLite; PostgreSQL works while the thread waits.
-        self._clock = time.thread_time if connection.dialect is Dialect.SQLITE else time.monotonic
-        self._until = self._clock() + _BUDGETS[connection.dialect]
-        self._patience = time.monotonic() + _MAX_WALL_TIME
-
-    def nicks(self, words: Sequence[QuestionWord]) -> frozenset[str]:
-        """Return the roots of those words that are also nicks of people who have spoken."""
-        sql = "SELECT EXISTS (SELECT 1 FROM people_days WHERE nick = ?)"
-        spoken = (self._connection.execute(sql, [word.forms[0]]).fetchone()[0] for word in words)
-        return frozenset(word.root for word, is_nick in zip(words, spoken, strict=True) if is_nick)
-
-    def frequencies(self, words: Sequence[QuestionWord]) -> tuple[dict[str, int], int]:
-        """Return how many of the newest lines have each word, by its root, and about how many lines
-        were counted."""
-        counts = {word.root: 0 for word in words}
-        sampled = 0
-        for number, lines in self._partitions:
-            for word in words:
-                match = WordMatch((index_terms(word.forms[0]),))
-                counts[word.root] += self._index.count(
-                    self._connection, number, match, _MAX_COUNTED_LINES
-                )
-            # Whole partitions, as the index can only count in those.
-            sampled += lines
-            if sampled > _SAMPLE_LINES:
-                break
-        return counts, sampled
-
-    def with_all(self, terms: tuple[tuple[Phrase, ...], ...], most: int) -> list[int]:
-        """Return the ids of at most `most` lines with a phrase of each group in `terms`."""
-        match = WordMatch(terms, self._include, no_tags=self._exclude)
-        found: list[int] = []
-        for number, _ in self._partitions:
-            found += self._matching(number, match, most - len(found))
-            if len(found) == most:
-                break
-        return found
-
-    def candidates(self, plans: Sequence[IndexPlan]) -> tuple[list[int], int | None]:
-        """Return the ids of the lines whose words weigh most together, and the id down to which the
-        log was searched, or with `oldest` up to which; None for the whole log."""
-        sums: dict[int, float] = {}
-        is_forward = self._sign > 0
-        # Of the partition that is being read nothing is sure.
-        reached: int | None = self._first
-        if not is_forward:
-            reached = min(self._last, time.time_ns() // 1_000_000)
-        with suppress(Interrupted), interruptible(self._connection, self._late):
-            for number, lines in self._partitions[:: -self._sign]:
-                if is_forward:
-                    reached = max(self._first, number << PARTITION_BITS)
-                most = max(_MIN_IDS_PER_PARTITION, _MAX_IDS_PER_WORD * lines // self._indexed)
-                for plan in plans:
-                    # `interruptible` stops queries of SQLite only; hence this look at the clock.
-                    if self._late():
-                        raise Interrupted
-                    nick = ((nick_tag(plan.nick),),) if plan.nick else ()
-                    match = WordMatch(plan.terms, (*self._include, *nick), no_tags=self._exclude)
-                    for event_id in self._matching(number, match, most):
-                        sums[event_id] = sums.get(event_id, 0.0) + plan.weight
-                if not is_forward:
-                    reached = number << PARTITION_BITS
-            reached = None
-        least = _MIN_WEIGHT_SHARE * max(sums.values(), default=0)
-        # A line that matches little of the question would only cost the time of scoring it.
-        hopeful = [each for each, weight in sums.items() if weight >= least]
-        best = nlargest(_MAX_SCORED, hopeful, key=lambda each: (sums[each], -self._sign * each))
-        return best, reached
-
-    def _matching(self, number: int, match: WordMatch, most: int) -> Sequence[int]:
-        """Return the first `most` ids of a partition that match, in order."""
-        first = max(self._first, number << PARTITION_BITS)
-        ids = IdRange(number, first, min(self._last, ((number + 1) << PARTITION_BITS) - 1))
-        order: IdOrder = "ASC" if self._sign > 0 else "DESC"
-        wanted = IndexQuery(match, (), most, order)
-        return self._index.ids(self._connection, [ids], wanted)
-
-    def _late(self) -> bool:
-        return self._clock() > self._until or time.monotonic() > self._patience
-
-
-@dataclass(frozen=True, slots=True)
-class IndexPlan:
-    """A lookup in the index and its weight: lines that have a phrase of each group in `terms` and,
-    if `nick` is set, were said by it."""
-
-    terms: tuple[tuple[Phrase, ...], ...]
-    weight: float
-    nick: str = ""
-
-
-def plans(
-    asking: WeighedQuestion, counts: Mapping[str, int], counted: int, nicks: Collection[str]
-) -> Iterator[IndexPlan]:
-    """Yield the lookups for a question, its rarest words first.
-
-    A rare word is looked up alone, a common one together with any other word of the question. A
-    word that is in `nicks` also finds what this person said with any other word.
-    """
-    words = sorted(asking.question.words, key=lambda word: counts[word.root])
-    # A word in a greater share of the lines is common: to read all of these would exceed
-    # _MAX_IDS_PER_WORD.
-    share = _MAX_IDS_PER_WORD / max(asking.lines, _MAX_IDS_PER_WORD)
-    for word in words:
-        own = index_terms(word.forms[0])
-        others = tuple(
-            term for each in words if each is not word for term in index_terms(each.forms[0])
-        )
-        terms: tuple[tuple[Phrase, ...], ...] = (own,)
-        if others and counts[word.root] > share * max(counted, 1):
-            terms = (own, others)
-        yield IndexPlan(terms, asking.weights[word.root])
-        if word.root in nicks and others:
-            yield IndexPlan((others,), asking.weights[word.root], word.forms[0])
-
-
-def weight_of(word: QuestionWord, count: int, counted: int) -> float:
-    """Return the inverse document frequency of a word in this log, smoothed by its frequency in
-    English, and at most 7."""
-    expected = _PRIOR_LINES * math.exp(-rarity(word.root))
-    heaviest = _MAX_NUMBER_WEIGHT if is_number(word.root) else _MAX_WEIGHT
-    return min(heaviest, math.log((counted + _PRIOR_LINES) / (count + expected)))
-
+from storage.search.vectors import Likeness, LineVectors
+from storage.text_index.model import Phrase
 
 _RECENT_LINES = 300  # newest lines that are scored whatever their words
 _NEAR_LINES = 40  # lines near in meaning that are scored
@@ -237,14 +62,16 @@ _RELATIONS = (_COVERAGE, _REPLY, FEATURES.index("coverage before"))
 class Passage:
     """A line and its score, the probability that it answers the question.
 
-    `values` are its features of words, `likeness` the cosine of its vector and the question's, None
-    if one of them is missing. Of the best passage the score counts its neighbours, `alone` is its
-    own, and `needs_before` tells whether the line before it may well be the answer.
+    `values` are its features of words, `likeness` the cosine of its vector and the question's,
+    `in_talk` that of its vector after the line before it, None if one of them is missing. Of the
+    best passage the score counts its neighbours, `alone` is its own, and `needs_before` tells
+    whether the line before it may well be the answer.
     """
 
     event: Event
     values: Sequence[float]
     likeness: float | None = None
+    in_talk: float | None = None
     score: float = 0.0
     alone: float = 0.0
     needs_before: bool = False
@@ -337,12 +164,16 @@ def _with_contexts(passages: Sequence[Passage]) -> Iterator[Passage]:
 def compare(passages: Sequence[Passage]) -> Iterator[Sequence[float]]:
     """Yield the features of each passage, including those that compare its likeness with the best
     one of the others."""
-    best = nlargest(2, (each.likeness for each in passages if each.likeness is not None))
+    alone = nlargest(2, (each.likeness for each in passages if each.likeness is not None))
+    in_talk = nlargest(2, (each.in_talk for each in passages if each.in_talk is not None))
     for each in passages:
-        if each.likeness is None or len(best) < 2:
-            yield each.values
-        else:
-            yield with_meaning(each.values, each.likeness, best[each.likeness == best[0]])
+        values = each.values
+        if each.likeness is not None and len(alone) == 2:
+            values = with_meaning(values, each.likeness, alone[each.likeness == alone[0]])
+        if each.in_talk is not None and len(in_talk) == 2:
+            best_other = in_talk[each.in_talk == in_talk[0]]
+            values = with_meaning_in_talk(values, each.in_talk, best_other)
+        yield values
 
 
 def _distinct(passages: Iterable[Passage]) -> list[Passage]:
@@ -535,7 +366,11 @@ class PassageSearch:
         """Return what people have said among events."""
         said = [event for event in events if not self._leaves_out(event)]
         likeness = self._vectors.likeness([each.id for each in said]) if self._vectors else {}
-        return [Passage(each, self._values(each), likeness.get(each.id)) for each in said]
+        known = [likeness.get(each.id, Likeness()) for each in said]
+        return [
+            Passage(event, self._values(event), like.alone, like.in_talk)
+            for event, like in zip(said, known, strict=True)
+        ]
 
     def _around(self, heard: Sequence[Passage], recent: Collection[int]) -> list[Passage]:
         """Return the lines before and after the best of those that are older than the `recent` ids,

@@ -55,6 +55,9 @@ FEATURES = (
     "meaning in a large log",
     "no meaning",
     "coverage without meaning",
+    "meaning in talk",
+    "outstanding in talk",
+    "no meaning in talk",
     "coverage before",
     "meaning before",
     "meaning of a question before",
@@ -160,7 +163,7 @@ class WeighedQuestion:
             float(self.question.is_state and not heaviest and _states(line, matched)),
             0.0,  # the chance that it is a reply
             # Until the meaning is known:
-            *(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, coverage),
+            *(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, coverage, 0.0, 0.0, 1.0),
             *(0.0, 0.0, 0.0, 0.0, 0.0),  # without the lines before it
         ]
 
@@ -214,6 +217,19 @@ def with_meaning(values: Sequence[float], likeness: float, best_other: float) ->
         "meaning in a large log": likeness * values[_SIZE],
         "no meaning": 0.0,
         "coverage without meaning": 0.0,
+    }
+    return [known.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
+
+
+def with_meaning_in_talk(
+    values: Sequence[float], likeness: float, best_other: float
+) -> list[float]:
+    """Return the features of a line with the likeness of its meaning after the line before it, and
+    the best one of all other lines."""
+    known = {
+        "meaning in talk": likeness,
+        "outstanding in talk": likeness - best_other,
+        "no meaning in talk": 0.0,
     }
     return [known.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
 

@@ -1,5 +1,6 @@
-"""Semantic search: an embedding vector for each recent line that people said, compared with the
-question's.
+"""Semantic search: embedding vectors for each recent line that people said, compared with the
+question's: one of the line alone, and one of it after the line before, without which "gordon has
+it" means little.
 
 All embeddings point in nearly the same direction, so of each the difference from the mean of all
 lines is kept, scaled to length one, in a byte for each number; before them stand the signs, a bit
@@ -13,14 +14,16 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cache
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from operator import mul
 from pathlib import Path
 
 from storage.chat_log import event_table
+from storage.chat_log.event import Event
 from storage.chat_log.event_table import Query, event_of
 from storage.chat_log.opt_outs import rules
 from storage.connection import GIVEN, Connection
@@ -40,16 +43,22 @@ RECENT_LINES = 1_000
 MIN_TEXT_LENGTH = 8
 """Characters of a line that has a vector: a shorter one means little by itself."""
 
+MAX_TEXT_LENGTH = 240
+"""Characters of a line that are embedded."""
+
+_TALK = timedelta(hours=1)  # within which a line belongs to the one before it
 _FORMAT = f"{MODEL}, signs and bytes"
 _SIGNS = DIMENSIONS // 8  # bytes
 _SCALE = 400  # of a number in a byte; few of a vector of length one are greater than 0.3
 _MAX_COMPARED = 20_000  # newest lines that a question is compared with
 _MAX_OF_CHANNEL = 4_000  # of each channel
 _LEAST_SHARE = 0.8  # of the likeness of the nearest line, which those beside it have
+_SPOKEN = "type IN ('PRIVMSG', 'ACTION') AND own = 0"
+_BEFORE = f"""
+SELECT * FROM events WHERE channel_id = ? AND {_SPOKEN} AND id < ? ORDER BY id DESC LIMIT 1"""
 _NEWEST = f"""
 SELECT * FROM (SELECT * FROM events
-    WHERE channel_id = ? AND type IN ('PRIVMSG', 'ACTION') AND own = 0
-    ORDER BY id DESC LIMIT {RECENT_LINES}) AS newest
+    WHERE channel_id = ? AND {_SPOKEN} ORDER BY id DESC LIMIT {RECENT_LINES}) AS newest
 WHERE id > ? AND length(text) >= {MIN_TEXT_LENGTH}
     AND NOT EXISTS (SELECT 1 FROM vectors WHERE event_id = id)"""
 
@@ -77,6 +86,34 @@ def _mean() -> Sequence[float]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class LineText:
+    """The texts of a line that has no vectors yet: alone, and after the line `before_id` that it
+    follows, "" if it follows none."""
+
+    id: int
+    text: str
+    before_id: int | None = None
+    in_talk: str = ""
+
+    @classmethod
+    def from_events(cls, event: Event, before: Event | None) -> LineText:
+        """Return the texts of an event; `before` is what was said before it, if anything."""
+        text = event.text[:MAX_TEXT_LENGTH]
+        if before is None or event.time - before.time > _TALK:
+            return cls(event.id, text)
+        in_talk = f"{before.nick}: {before.text[:MAX_TEXT_LENGTH]} / {event.nick}: {text}"
+        return cls(event.id, text, before.id, in_talk)
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """The cosines of the vectors of a question and a line, alone and `in_talk`, None without."""
+
+    alone: float | None = None
+    in_talk: float | None = None
+
+
 class LineVectors:
     """The vectors of lines, compared with the embedding `vector` of a question."""
 
@@ -91,22 +128,31 @@ class LineVectors:
         channels = conditions.channels.rows
         most_of_each = min(_MAX_OF_CHANNEL, _MAX_COMPARED // (len(channels) or 1))
         sql = (
-            "SELECT event_id, vector FROM (SELECT id FROM events"
+            "SELECT event_id, vector, in_talk FROM (SELECT id FROM events"
             f" WHERE channel_id = ? AND {where} ORDER BY id DESC LIMIT {most_of_each}) AS newest"
             " JOIN vectors ON event_id = newest.id"
         )
         differences = (
             ((int.from_bytes(vector[:_SIGNS], "little") ^ asked).bit_count(), event_id)
             for channel in channels
-            for event_id, vector in self._connection.execute(sql, [channel, *values])
+            for event_id, *both in self._connection.execute(sql, [channel, *values])
+            for vector in both
+            if vector
         )
-        return [event_id for _, event_id in nsmallest(most, differences)]
+        # A line may be near by both of its vectors.
+        near = nsmallest(2 * most, differences)
+        return list(dict.fromkeys(event_id for _, event_id in near))[:most]
 
-    def likeness(self, ids: Sequence[int]) -> dict[int, float]:
+    def likeness(self, ids: Sequence[int]) -> dict[int, Likeness]:
         """Return the likeness of lines to the question by id, without those that have no vector."""
-        sql = f"SELECT event_id, vector FROM vectors WHERE event_id IN {GIVEN}"
+        sql = f"SELECT event_id, vector, in_talk FROM vectors WHERE event_id IN {GIVEN}"
         rows = self._connection.execute(sql, [json.dumps(list(ids))])
-        return {row["event_id"]: likeness(self._asked, row["vector"]) for row in rows}
+        return {
+            event_id: Likeness(
+                likeness(self._asked, vector), likeness(self._asked, in_talk) if in_talk else None
+            )
+            for event_id, vector, in_talk in rows
+        }
 
 
 def find_near(connection: Connection, vector: Sequence[float], within: Query) -> SearchPage:
@@ -115,7 +161,8 @@ def find_near(connection: Connection, vector: Sequence[float], within: Query) ->
     newer lines have vectors."""
     conditions = LineConditions(connection, replace(within, own=False), ParsedQuery())
     vectors = LineVectors(connection, vector)
-    near = vectors.likeness(vectors.nearest(conditions, 2 * within.limit))
+    found = vectors.likeness(vectors.nearest(conditions, 2 * within.limit))
+    near = {event_id: each.alone or 0.0 for event_id, each in found.items()}
     hides, hits = rules(connection).hides, []
     least = _LEAST_SHARE * max(near.values(), default=0.0)
     for event_id in sorted((each for each in near if near[each] >= least), key=lambda i: -near[i]):
@@ -142,28 +189,44 @@ class VectorIndex(Repository):
 
         await self._database.write(clear)
 
-    async def missing(self, after: int, limit: int) -> list[tuple[int, str]]:
-        """Return ids and texts of at most `limit` lines after the id `after` that have no vector
-        yet, though among the newest of their channel, newest first. Lines by people who have opted
-        out get none."""
+    async def missing(self, after: int, limit: int) -> list[LineText]:
+        """Return at most `limit` lines after the id `after` that have no vectors yet, though among
+        the newest of their channel, newest first. Lines by people who have opted out get none."""
 
-        def read(db: Connection) -> list[tuple[int, str]]:
+        def read(db: Connection) -> list[LineText]:
             hides, found = rules(db).hides, []
             for channel in db.execute("SELECT * FROM channels").fetchall():
                 rows = db.execute(_NEWEST, [channel["id"], after])
                 events = (event_of(row, channel) for row in rows)
-                found += [(event.id, event.text) for event in events if not hides(event)]
-            return sorted(found, reverse=True)[:limit]
+                found += [(event.id, event, channel) for event in events if not hides(event)]
+            lines = []
+            for _, event, channel in nlargest(limit, found, key=lambda each: each[0]):
+                row = db.execute(_BEFORE, [channel["id"], event.id]).fetchone()
+                before = event_of(row, channel) if row else None
+                is_shown = before is not None and not hides(before)
+                lines.append(LineText.from_events(event, before if is_shown else None))
+            return lines
 
         return await self._database.read(read)
 
-    async def add(self, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Store the embeddings of lines by id. A line that was deleted in the meantime is left
-        out."""
-        rows = [[encode(vector), event_id] for event_id, vector in vectors.items()]
+    async def add(self, lines: Iterable[LineText], made: Mapping[str, Sequence[float]]) -> None:
+        """Store the vectors of lines, `made` of their texts. A line that was deleted in the
+        meantime, or follows one that was, is left out."""
+        rows = [
+            [
+                encode(made[line.text]),
+                encode(made[line.in_talk]) if line.in_talk else None,
+                line.before_id,
+                line.id,
+                line.before_id or line.id,
+            ]
+            for line in lines
+        ]
         await self._database.executemany(
-            "INSERT INTO vectors (vector, event_id)"
-            " SELECT ?, id FROM events WHERE id = ?"
-            " ON CONFLICT (event_id) DO UPDATE SET vector = excluded.vector",
+            "INSERT INTO vectors (vector, in_talk, before_id, event_id)"
+            " SELECT ?, ?, ?, id FROM events"
+            " WHERE id = ? AND EXISTS (SELECT 1 FROM events AS others WHERE others.id = ?)"
+            " ON CONFLICT (event_id) DO UPDATE SET vector = excluded.vector,"
+            " in_talk = excluded.in_talk, before_id = excluded.before_id",
             rows,
         )

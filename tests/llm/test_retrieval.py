@@ -157,7 +157,7 @@ async def test_the_newest_lines_of_a_channel_get_vectors(tmp_path: Path) -> None
     async with filled(tmp_path, [*events, said("short", 2_000)]) as (database, _, ids):
         newest = await LineEmbedding(database, embedder).embed_missing()
         assert newest == ids[-2]
-        assert len(embedder.asked) == await stored(database) == 999
+        assert await stored(database) == 999
         assert embedder.asked[0] == "a line of some length 1009"
 
 
@@ -167,6 +167,36 @@ async def test_a_vector_goes_with_its_event(tmp_path: Path) -> None:
         assert await stored(database) == 1
         await deletion.remove(log.database, ids)
         assert await stored(database) == 0
+
+
+async def test_a_line_is_embedded_alone_and_after_the_one_before_it(tmp_path: Path) -> None:
+    events = [said("who has the key of the shed?", 0), said("gordon has it", 1)]
+    embedder = Embedder()
+    async with filled(tmp_path, [*events, said("an hour later", 62)]) as (database, log, ids):
+        await LineEmbedding(database, embedder).embed_missing()
+        in_talk = "ada: who has the key of the shed? / ada: gordon has it"
+        assert sorted(embedder.asked) == sorted(
+            [*(event.text for event in events), "an hour later", in_talk]
+        )
+        # What the first line says is also in the second one's vector.
+        await deletion.remove(log.database, ids[:1])
+        assert await stored(database) == 1
+        await LineEmbedding(database, embedder).embed_missing()
+        assert await stored(database) == 2
+        assert embedder.asked[-1] == "gordon has it"
+
+
+async def test_who_has_opted_out_is_in_no_vector_of_others(tmp_path: Path) -> None:
+    events = [said("a line of some length"), replace(said("a reply to that", 1), nick="bob")]
+    embedder = Embedder()
+    async with filled(tmp_path, events) as (database, _, _):
+        embedding = LineEmbedding(database, embedder)
+        await embedding.embed_missing()
+        await OptOuts(database).add("irc", Identity("ada"))
+        assert await stored(database) == 0
+        embedder.asked.clear()
+        await embedding.embed_missing()
+        assert embedder.asked == ["a reply to that"]
 
 
 async def test_who_has_opted_out_has_no_vectors(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from storage.chat_log import statistics
-from storage.chat_log.event import EVERYTHING, PUBLIC, Event, Identity, Place
+from storage.chat_log.event import EVERYTHING, Event, Identity, Place
 from storage.chat_log.opt_outs import OptOuts
 from storage.connection import Dialect
 from storage.db.database import Database
@@ -72,9 +72,8 @@ async def fill(database: Database, lines: int = 100) -> None:
     await OptOuts(database).add("irc", Identity("carol", "~c", "c.example", "carol"))
     vectors = VectorIndex(database)
     await vectors.open()
-    await vectors.add(
-        {event.id: [0.6] * DIMENSIONS for event in await log.find(Query(scope=PUBLIC))}
-    )
+    texts = await vectors.missing(0, 1_000)
+    await vectors.add(texts, {t: [0.6] * DIMENSIONS for e in texts for t in (e.text, e.in_talk)})
     turn = Turn(3, NOON, ({"role": "user", "content": "¿frogs?"},))
     await Conversations(database).add("irc/#frogs/bob", turn, "irc/#frogs", "bob")
     await Memories(database).add(

@@ -17,11 +17,10 @@ from storage.chat_log.opt_outs import OptOuts
 from storage.connection import Connection
 from storage.db.database import Database, from_micros
 from storage.log import ChatLog, Query
+from storage.passages.candidates import IndexPlan, PassageIndex
 from storage.passages.passages import (
-    IndexPlan,
     LineFilter,
     Mentions,
-    PassageIndex,
     Passages,
     find_mentions,
     find_passages,
