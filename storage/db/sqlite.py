@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 import traceback
@@ -19,7 +20,7 @@ from storage.connection import Connection, Dialect, Row
 from storage.db.errors import Rejected, Unavailable
 from storage.db.integrity import reading_address, require_sound, unusable
 from storage.db.migration import migrate, require_newest
-from storage.db.private_files import make_file, make_folder, sync, tighten
+from storage.db.private_files import make_file, make_folder, tighten
 from terrarium.cancellation import await_shielded
 from terrarium.file_watcher import file_stamp
 
@@ -200,11 +201,15 @@ class SqliteBackend:
                         "the database cannot be brought to the disk: it is being read"
                     )
                 self._has_lost_writes = False
-            with suppress(FileNotFoundError):  # without a log, commits were fsynced in the file
-                await asyncio.to_thread(sync, self._wal)
+            await asyncio.to_thread(self._fsync_wal)
         except OSError as error:
             self._has_lost_writes = True
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
+
+    def _fsync_wal(self) -> None:
+        # Without a log, commits went to the file itself and were fsynced there.
+        with suppress(FileNotFoundError), self._wal.open("rb") as wal:
+            os.fsync(wal.fileno())
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
         """Run a statement on the writing connection."""
