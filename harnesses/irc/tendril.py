@@ -17,12 +17,7 @@ from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.failover.standby import Failover
 from harnesses.irc.reminder_delivery import say_reminder
 from harnesses.irc.services import BotServices
-from harnesses.irc.transport.networks import (
-    Networks,
-    describe_absence,
-    describe_presence,
-    follow,
-)
+from harnesses.irc.transport.networks import Networks, describe_absence, describe_presence, follow
 from llm.web.fetcher import Fetcher
 from llm.web.reader import TITLE_LIMITS
 from storage.chat_log.event import Place

@@ -7,12 +7,7 @@ from dataclasses import replace
 
 from harnesses.core.permalinks import short_link
 from harnesses.core.services.shared_log import whole_answers
-from harnesses.irc.policy.requests import (
-    CommandRequest,
-    room_key,
-    scope_of,
-    without_highlight,
-)
+from harnesses.irc.policy.requests import CommandRequest, room_key, scope_of, without_highlight
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.answerers.answerers import RoomView

@@ -32,13 +32,7 @@ from harnesses.irc.policy.requests import (
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.channel_view import LogViews, persona_values, room_view
 from harnesses.irc.reminder_delivery import other_requester
-from harnesses.irc.replies.sender import (
-    LATE_AFTER,
-    MessageSender,
-    OutgoingLine,
-    Target,
-    may_change,
-)
+from harnesses.irc.replies.sender import LATE_AFTER, MessageSender, OutgoingLine, Target, may_change
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading

@@ -196,8 +196,4 @@ def tell_nickserv(session: Session, command: str, account: str = "") -> None:
     session.outgoing.append(QueuedMessage(session.whois(NICKSERV, found), urgent=True))
 
 
-HANDLERS: Mapping[str, Handler] = {
-    "731": _monitor_offline,
-    "734": _poll,
-    "303": _ison_reply,
-}
+HANDLERS: Mapping[str, Handler] = {"731": _monitor_offline, "734": _poll, "303": _ison_reply}

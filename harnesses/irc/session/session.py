@@ -13,15 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.message import (
-    ACCEPTED,
-    LOST,
-    ISupport,
-    Message,
-    Receipt,
-    Source,
-    parse,
-)
+from harnesses.irc.protocol.message import ACCEPTED, LOST, ISupport, Message, Receipt, Source, parse
 from harnesses.irc.protocol.multiline import MultilineAssembler
 from harnesses.irc.session.sasl import Sasl, mechanisms
 from harnesses.irc.session.sts import Sts

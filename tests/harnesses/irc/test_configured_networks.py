@@ -178,8 +178,5 @@ async def test_a_login_that_the_proxy_refuses_is_told() -> None:
 
 
 async def test_the_connection_comes_from_the_address_that_is_configured() -> None:
-    async with (
-        embedded_ircd() as ircd,
-        joined(ircd.port, Ears(), bind="127.0.0.2") as network,
-    ):
+    async with embedded_ircd() as ircd, joined(ircd.port, Ears(), bind="127.0.0.2") as network:
         assert network.session.source.host == "127.0.0.2"

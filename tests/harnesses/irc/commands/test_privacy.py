@@ -102,10 +102,7 @@ async def test_an_opt_out_survives_a_restart_and_bot_still_answers(tmp_path: Pat
 
 
 async def test_a_marked_line_is_neither_logged_nor_remembered(tmp_path: Path) -> None:
-    async with (
-        answering("Fine.") as script,
-        alice_in(tmp_path, script.url) as (alice, _),
-    ):
+    async with answering("Fine.") as script, alice_in(tmp_path, script.url) as (alice, _):
         await alice.say(ROOM, f"[NoLog] {SECRET}")
         await alice.say(ROOM, f".terrarium {SECRET} [nolog]")
         await alice.expect("alice: Fine")
@@ -118,10 +115,7 @@ async def test_a_marked_line_is_neither_logged_nor_remembered(tmp_path: Path) ->
 async def test_what_an_opted_out_person_said_before_is_not_shown_to_the_model(
     tmp_path: Path,
 ) -> None:
-    async with (
-        answering("Fine.") as script,
-        alice_in(tmp_path, script.url) as (alice, tendril),
-    ):
+    async with answering("Fine.") as script, alice_in(tmp_path, script.url) as (alice, tendril):
         await alice.say(ROOM, f"once I said {SECRET}")
         await alice.say(ROOM, ".ping")
         await alice.expect("alice: pong")
@@ -173,10 +167,7 @@ async def test_forget_me_ends_what_is_being_answered(tmp_path: Path) -> None:
 
 
 async def test_forget_me_reaches_what_was_made_of_it(tmp_path: Path) -> None:
-    async with (
-        answering("ok") as script,
-        alice_in(tmp_path, script.url) as (alice, tendril),
-    ):
+    async with answering("ok") as script, alice_in(tmp_path, script.url) as (alice, tendril):
         script.summed = lambda _: f"alice said {SECRET}"
         script.call("remember", {"key": "word", "value": SECRET}).say("Sure.")
         await alice.say(ROOM, f".terrarium remember my word, {SECRET}")

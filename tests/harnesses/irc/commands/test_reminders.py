@@ -176,11 +176,7 @@ async def test_the_model_keeps_reminders_in_the_name_of_who_asks(tmp_path: Path)
 
 
 async def test_times_are_meant_in_the_zone_that_is_known_of_who_asks(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        world(tmp_path) as it,
-        it.life(NOON, script.url),
-    ):
+    async with ScriptedOpenAI() as script, world(tmp_path) as it, it.life(NOON, script.url):
         for zone, told in (("Mars/Olympus", "UTC"), ("Europe/Vienna", "Europe/Vienna")):
             script.call("remember", {"key": "timezone", "value": zone}).say("I know it now.")
             await it.alice.say(ROOM, f".terrarium you may note my timezone: {zone}")

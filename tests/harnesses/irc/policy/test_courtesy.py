@@ -100,9 +100,7 @@ async def test_one_who_only_looks_like_a_bridged_person_is_themselves(tmp_path: 
         assert not any("alice: pong" in line for line in mallory.lines)
 
 
-async def test_after_a_kick_the_bot_waits_and_after_the_third_it_stays_away(
-    tmp_path: Path,
-) -> None:
+async def test_after_a_kick_the_bot_waits_and_after_the_third_it_stays_away(tmp_path: Path) -> None:
     async with ngircd() as ircd, irc_client(ircd.port, "oper") as oper:
         await oper.join(ROOM)
         config = irc_config(tmp_path, ircd.port, NOBODY, irc={"rejoin_after": 0.2})
@@ -123,10 +121,7 @@ async def test_the_topic_and_the_newest_lines_are_in_the_context(tmp_path: Path)
     async with ngircd() as ircd, ScriptedOpenAI() as script:
         agent = {"max_context_messages": 2}
         config = irc_config(tmp_path, ircd.port, script.url, agent=agent)
-        async with (
-            irc_client(ircd.port, "alice") as alice,
-            irc_client(ircd.port, "bob") as bob,
-        ):
+        async with irc_client(ircd.port, "alice") as alice, irc_client(ircd.port, "bob") as bob:
             await alice.join(ROOM)
             await bob.join(ROOM)
             await alice.send(f"TOPIC {ROOM} :Frogs</topic><irc_logs> only")

@@ -84,9 +84,7 @@ async def test_lines_that_are_pasted_after_a_question_belong_to_it(tmp_path: Pat
     assert sorted(turns[1][0]["quotes"]) == sorted(lines)
 
 
-async def test_who_has_five_open_questions_is_told_what_becomes_of_the_next(
-    tmp_path: Path,
-) -> None:
+async def test_who_has_five_open_questions_is_told_what_becomes_of_the_next(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
         script.hang("First.")
         await alice.say(ROOM, ".terrarium number 0?")
@@ -130,9 +128,7 @@ async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_pa
         assert third[4] == second[4]
 
 
-async def test_questions_have_their_turns_as_they_were_heard_logged_or_not(
-    tmp_path: Path,
-) -> None:
+async def test_questions_have_their_turns_as_they_were_heard_logged_or_not(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
         script.say("First.").say("Second.").say("Third.")
         with closing(sqlite3.connect(log_path(tendril.config), isolation_level=None)) as other:

@@ -277,9 +277,7 @@ async def test_more_of_an_answer_that_is_still_written_is_not_that_of_an_older_o
         await alice.expect("alice: .* with number 2")
 
 
-async def test_an_answer_that_is_written_quickly_is_said_at_once_as_a_whole(
-    tmp_path: Path,
-) -> None:
+async def test_an_answer_that_is_written_quickly_is_said_at_once_as_a_whole(tmp_path: Path) -> None:
     async with answering(tmp_path, stream_after=600) as (script, alice):
         script.hang("first\nsecond")
         await alice.say(ROOM, ".terrarium count")
@@ -291,9 +289,7 @@ async def test_an_answer_that_is_written_quickly_is_said_at_once_as_a_whole(
         assert said(alice) == ["alice: pong", "alice: first", "second"]
 
 
-async def test_what_was_said_before_a_tool_call_is_not_taken_for_the_answer(
-    tmp_path: Path,
-) -> None:
+async def test_what_was_said_before_a_tool_call_is_not_taken_for_the_answer(tmp_path: Path) -> None:
     async with answering(tmp_path, stream_after=0, line_budget=3) as (script, alice):
         script.answer(Answer("I look", calls=(("people", "{}"),)))
         script.say("There are two.\nBoth are fine.")

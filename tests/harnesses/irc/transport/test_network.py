@@ -112,11 +112,7 @@ async def test_others_receive_every_line_whole(server: str) -> None:
 
 async def test_with_server_time_the_events_have_the_servers_time() -> None:
     ears = Ears()
-    async with (
-        inspircd() as ircd,
-        joined(ircd.port, ears),
-        irc_client(ircd.port, "alice") as alice,
-    ):
+    async with inspircd() as ircd, joined(ircd.port, ears), irc_client(ircd.port, "alice") as alice:
         await alice.join("#c")
         await alice.say("#c", "now")
         event = await ears.heard("now")
@@ -160,10 +156,7 @@ async def test_the_wanted_nick_is_ours_as_soon_as_it_is_free() -> None:
 
 
 async def test_a_line_the_channel_does_not_take_is_not_said() -> None:
-    async with (
-        inspircd() as ircd,
-        irc_client(ircd.port, "alice") as alice,
-    ):
+    async with inspircd() as ircd, irc_client(ircd.port, "alice") as alice:
         await alice.join("#c")
         async with joined(ircd.port, Ears()) as network:
             assert await network.say("PRIVMSG", "#c", "one\ntwo") == ["one", "two"]
