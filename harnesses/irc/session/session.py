@@ -22,6 +22,20 @@ from harnesses.irc.settings import NetworkSettings
 Handler = Callable[["Session", Message], list[IrcEvent] | None]
 """Handles one received message: updates the session and returns the resulting events, if any."""
 
+
+class Handlers(dict[str, Handler]):
+    """The handlers of received messages by command or numeric."""
+
+    def on(self, *commands: str) -> Callable[[Handler], Handler]:
+        """Return a decorator that makes a function the handler of `commands`."""
+
+        def add(handler: Handler) -> Handler:
+            self.update(dict.fromkeys(commands, handler))
+            return handler
+
+        return add
+
+
 ECHO = frozenset({"echo-message", "labeled-response"})
 """Capabilities with which the server acknowledges our lines. They are requested only together:
 without a label, the echo of a line of ours cannot be told from a line that another client of the
@@ -294,7 +308,7 @@ class Session:
     `desired_channels` maps the channels that we want to be in to their keys, or ""; the caller may
     change the mapping at any time, and a key is updated when the channel's operators change it.
     `encrypted` says whether the connection uses TLS.
-    `roster` is that of an earlier connection to the network, which is reset.
+    `roster` is that of an earlier connection to the network, which is reset; `fold` is its folding.
     `introduced` is set once PASS, NICK and USER are sent or queued, `registered` with the welcome,
     `is_ready` with the end of the message of the day.
     `server_name` is the name that the server gives itself.
@@ -330,6 +344,7 @@ class Session:
         self.server_name = ""
         self.roster = roster or Roster()
         self.roster.reset()
+        self.fold = self.roster.fold
         self.sasl = Sasl(mechanisms(settings, encrypted), network)
         self.sts: Sts | None = None
         self.capabilities: set[str] = set()
@@ -389,10 +404,6 @@ class Session:
     def is_bouncer(self) -> bool:
         """True if we are connected to a bouncer, judging by its vendor capabilities."""
         return any(name.startswith(_BOUNCERS) for name in self.offered)
-
-    def fold(self, name: str) -> str:
-        """Fold a nick or channel name; see `Roster.fold`."""
-        return self.roster.fold(name)
 
     def is_me(self, nick: str) -> bool:
         """Return whether `nick` is our current nick under the server's case mapping."""
