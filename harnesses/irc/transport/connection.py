@@ -210,6 +210,7 @@ class PluginHost(Protocol):
 class IrcConnection(asyncio.Protocol):
     """A session on a socket: converts bytes to lines and events, and messages to bytes.
 
+    `send_line` queues a line, as `SendQueue.send` does.
     For each received line, `on_event` gets its events in order, then `changed` is called unless the
     line was only talk, then the `plugins` get it.
     If the settings of the session have `tls_fingerprints`, a server with another certificate is
@@ -236,6 +237,7 @@ class IrcConnection(asyncio.Protocol):
         self._lost: asyncio.Future[Exception | None] = self._loop.create_future()
         self._fault: Exception | None = None
         self._send_queue = SendQueue(self._write, session.settings.lines_per_second)
+        self.send_line = self._send_queue.send
         self._opening = asyncio.timeout(CONNECT_TIMEOUT)
         self._heard = self._loop.time()
 
@@ -314,18 +316,6 @@ class IrcConnection(asyncio.Protocol):
         if self._plugins:
             self._plugins.notify("connection_lost")
 
-    def send_line(
-        self,
-        line: str,
-        urgent: bool = False,
-        idle: bool = False,
-        sender: str = "",
-        turn: object = None,
-        written: Callable[[], object] | None = None,
-    ) -> Sent:
-        """Queue a line in the send queue."""
-        return self._send_queue.send(line, urgent, idle, sender, turn, written)
-
     def flush(self) -> None:
         """Queue the outgoing messages of the session."""
         for outgoing in self._session.pop_outgoing():
@@ -337,7 +327,7 @@ class IrcConnection(asyncio.Protocol):
             if outgoing.delay:
                 self._send_queue.later(outgoing.delay, line, outgoing.urgent, outgoing.unless)
             else:
-                self._send_queue.send(line, outgoing.urgent, outgoing.idle)
+                self.send_line(line, outgoing.urgent, outgoing.idle)
 
     async def lag(self) -> float | None:
         """Measure the seconds until the server answers a PING; None if the connection is closed.
