@@ -25,7 +25,7 @@ from tests.kit.irc_tendril import (
 )
 from tests.kit.ircd import OPERATORS, SERVERS, embedded_ircd, inspircd, ngircd
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.ports import free_port
 
 OPER = OPERATORS + "".join(f'<module name="{name}">' for name in ("sanick", "sajoin", "redirect"))
@@ -80,9 +80,7 @@ async def test_an_answer_that_is_ready_while_the_connection_is_away_is_given_aft
             await alice.say(ROOM, ".terrarium what is it?")
             await script.arrived(1)
             await first.kill()
-        async with asyncio.timeout(PATIENCE):
-            while tendril.networks["irc"].connected.is_set():  # noqa: ASYNC110
-                await asyncio.sleep(0.01)  # what is gone has no event of its own
+        await until(lambda: not tendril.networks["irc"].connected.is_set())
         script.release()
         async with kind(port):
             # Whoever comes back may be later than the answer; it is kept once the server has it.
@@ -111,8 +109,7 @@ async def test_words_that_a_channel_refuses_are_neither_logged_nor_remembered(
             told = await alice.expect(r":Terra!\S+ NOTICE alice :(.*)")
             assert f"[{ROOM}] I cannot answer there" in told[1]
             assert await kept_turns(tendril, conversation_with("alice", server)) == []
-            await alice.say(ROOM, ".ping")
-            await alice.expect(r":Terra!\S+ NOTICE alice :.* I cannot answer there")
+            await alice.ask(".ping", r":Terra!\S+ NOTICE alice :.* I cannot answer there")
         said = await logged(irc_config(tmp_path, ircd.port, script.url))
     assert not any("Nobody hears" in text for _, _, text in said)
 
@@ -134,8 +131,7 @@ async def test_a_nick_that_an_operator_takes_is_regained_and_always_an_address(
         await alice.become_operator()
         await alice.send("SANICK Terra Guest123")
         await alice.expect(r":Terra!\S+ NICK :?Guest123")
-        await alice.say(ROOM, "Terra: hi")
-        await alice.expect(rf":Guest123!\S+ PRIVMSG {ROOM} :alice: ok")
+        await alice.ask("Terra: hi", rf":Guest123!\S+ PRIVMSG {ROOM} :alice: ok")
         await alice.expect(r":Guest123!\S+ NICK :?Terra$")
 
 
@@ -149,9 +145,7 @@ async def test_without_monitor_a_nick_whose_holder_shares_no_channel_is_regained
         await holder.send("QUIT :have it")
         await holder.wait_closed()
         network.send_line("ISON Terra")  # as the session asks every half minute
-        async with asyncio.timeout(PATIENCE):
-            while network.nick != "Terra":  # noqa: ASYNC110 - in a channel nobody tells
-                await asyncio.sleep(0.02)
+        await until(lambda: network.nick == "Terra")
 
 
 async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_path: Path) -> None:
@@ -169,8 +163,7 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
             words = ("#ban: Cannot join", "(474)", "#key: Cannot join", "#inv: Cannot join")
             status = await until_state(tmp_path, "ready", *words)
             assert status.startswith(f"{ProcessState.READY}: Terra on {ROOM}")
-            await keeper.say("Terra", ".status")
-            await keeper.expect("not in #ban: Cannot join")
+            await keeper.ask(".status", "not in #ban: Cannot join", room="Terra")
             await keeper.send("INVITE Terra #inv")
             await keeper.expect(r":Terra!\S+ JOIN :?#inv")
             await keeper.join("#far")
@@ -179,8 +172,7 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
             async with irc_client(ircd.port, "mallory") as mallory:
                 await mallory.join("#trap")
                 await mallory.send("INVITE Terra #trap")
-                await mallory.say("Terra", ".ping")
-                await mallory.expect("pong")
+                await mallory.ask(".ping", "pong", room="Terra")
                 assert "#trap" not in tendril.networks["irc"].roster.channels
         finally:
             running_bot.cancel()

@@ -8,7 +8,7 @@ from storage.chat_log.event import PUBLIC, SPOKEN
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.settings import log_path
-from tests.kit.irc_client import irc_client
+from tests.kit.irc_client import irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd, ngircd
 from tests.kit.openai_script import ScriptedOpenAI
@@ -23,22 +23,18 @@ async def test_two_networks_are_answered_each_on_its_own_and_one_that_dies_stops
             for name, ircd in (("one", one), ("two", two))
         }
         config = irc_config(tmp_path, one.port, script.url, irc={"networks": networks})
-        async with irc_tendril(config), irc_client(two.port, "bob") as bob:
-            await bob.join(ROOM)
-            async with irc_client(one.port, "alice") as alice:
-                await alice.join(ROOM)
+        async with irc_tendril(config), irc_member(two.port, "bob") as bob:
+            async with irc_member(one.port, "alice") as alice:
                 await alice.say(ROOM, "the key is under the mat")
                 script.say("To alice.").say("To bob.").say("To bob again.")
                 await alice.say(ROOM, ".terrarium where is the key?")
                 await alice.expect(rf"PRIVMSG {ROOM} :alice: To alice\.$")
-                await bob.say(ROOM, ".terrarium where is the key?")
-                await bob.expect(rf"PRIVMSG {ROOM} :bob: To bob\.$")
+                await bob.ask(".terrarium where is the key?", rf"PRIVMSG {ROOM} :bob: To bob\.$")
                 assert "under the mat" in str(script.requests[0])
                 assert "under the mat" not in str(script.requests[1])
                 await one.kill()
                 await alice.wait_closed()
-            await bob.say(ROOM, ".terrarium and now?")
-            await bob.expect(rf"PRIVMSG {ROOM} :bob: To bob again\.$")
+            await bob.ask(".terrarium and now?", rf"PRIVMSG {ROOM} :bob: To bob again\.$")
     async with Database.open(log_path(config)) as database:
         events = await ChatLog(database).find(Query(scope=PUBLIC, types=SPOKEN))
     said = {(event.network, event.nick) for event in events}

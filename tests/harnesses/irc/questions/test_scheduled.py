@@ -13,7 +13,7 @@ from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.queues.reminders import Reminders
-from tests.kit.irc_client import irc_client
+from tests.kit.irc_client import irc_client, irc_member
 from tests.kit.irc_scene import Scene
 from tests.kit.irc_tendril import ROOM, irc_config, logged
 from tests.kit.lines import said
@@ -87,8 +87,7 @@ async def test_it_is_shown_what_any_question_then_would_be_shown(tmp_path: Path)
     async with Database.open(tmp_path / "irc.db") as database:
         await ChatLog(database).add([said("carol waters on monday", place=Place("irc", ROOM))])
     async with world(tmp_path) as it:
-        await it.alice.say(ROOM, ".schedule 2026-05-04 09:00 tell us who waters today")
-        await it.alice.expect("Its number is 1")
+        await it.alice.ask(".schedule 2026-05-04 09:00 tell us who waters today", "Its number is 1")
         it.script.say("Carol does.")
         await it.clock.set(MONDAY)  # three days later, and nobody has said anything since
         await it.alice.expect("alice: Carol does")
@@ -128,8 +127,7 @@ async def test_what_is_asked_once_waits_until_its_owner_is_back(tmp_path: Path) 
 
 async def test_what_an_admin_schedules_on_a_channel_is_the_channels(tmp_path: Path) -> None:
     async with world(tmp_path, irc={"admins": ["alice!*@*"]}) as it:
-        await it.alice.say(ROOM, WEEKLY)
-        await it.alice.expect(r"and again each time\. Its number is 1")
+        await it.alice.ask(WEEKLY, r"and again each time\. Its number is 1")
         await it.alice.send("QUIT")
         await it.bob.expect("QUIT")
         it.script.say("The pump was mended.")
@@ -191,8 +189,7 @@ async def test_forget_me_ends_it_at_once(tmp_path: Path) -> None:
         async with Database.open(it.data / "irc.db") as database:
             assert await Reminders(database).all() == []
         await it.clock.set(MONDAY)
-        await it.bob.say(ROOM, ".ask tell me a story")
-        await it.bob.expect("bob: ok")
+        await it.bob.ask(".ask tell me a story", "bob: ok")
         assert len(it.script.requests) == 1  # bob's
 
 
@@ -210,9 +207,8 @@ async def test_it_ends_when_the_line_by_which_it_was_asked_is_removed(tmp_path: 
 async def test_who_speaks_through_a_relay_schedules_nothing(tmp_path: Path) -> None:
     async with (
         world(tmp_path, irc={"relays": ["bridge!*@*"]}) as it,
-        irc_client(it.port, "bridge") as bridge,
+        irc_member(it.port, "bridge") as bridge,
     ):
-        await bridge.join(ROOM)
         refusal = r"eve: People who speak through a relay cannot schedule questions"
         for words in (WEEKLY, ".schedule every monday at 9 sum up the week here"):
             await bridge.say(ROOM, f"<eve> {words}")

@@ -90,8 +90,7 @@ async def test_in_private_the_log_of_the_channels_that_one_is_on_can_be_read(
     async with world(tmp_path) as it:
         await it.alice.say(ROOM, "the barrel is full of plums")
         await it.alice.say(STAFF, "the barrel is full of rum")
-        await it.alice.say("Terra", "the barrel is mine")
-        await it.alice.expect("ok")
+        await it.alice.ask("the barrel is mine", "ok", room="Terra")
         look: tuple[Any, ...] = (
             ("search_log", {"query": "barrel"}),
             ("channels", {}),
@@ -119,8 +118,7 @@ async def test_in_private_the_log_of_the_channels_that_one_is_on_can_be_read(
 async def test_a_long_answer_is_read_whole_from_elsewhere(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         it.script.say("\n".join(f"step {number}" for number in range(20)))
-        await it.alice.say(ROOM, ".terrarium explain")
-        await it.alice.expect(r"\(17 more lines: \.more\)$")
+        await it.alice.ask(".terrarium explain", r"\(17 more lines: \.more\)$")
         await it.ask(it.alice, "thanks")  # its turn comes when the one before is remembered
         call = ("read_log", {"channel": ROOM})
         [read] = await it.ask(it.alice, "what was step 17?", call, room="Terra")
@@ -166,8 +164,7 @@ async def test_others_who_are_here_are_reminded_and_told_by_whom(tmp_path: Path)
         assert absent == "error: 'carol' is nobody who is here and can be reminded."
         assert unnamed == "error: not done: alice has not named Terra"
         assert "Only they themselves" in again
-        await it.bob.say(ROOM, ".reminders")
-        await it.bob.expect(r"NOTICE bob :\[\S+\] 2: .*: the seedlings \(from alice\)$")
+        await it.bob.ask(".reminders", r"NOTICE bob :\[\S+\] 2: .*: the seedlings \(from alice\)$")
         await it.clock.asleep_until(NOON + timedelta(hours=1))
         await it.clock.advance(timedelta(hours=1))
         await it.bob.expect(rf"PRIVMSG {ROOM} :bob: reminder: the seedlings \(from alice\)$")
@@ -187,16 +184,13 @@ async def test_a_reminder_from_somebody_else_can_be_cancelled_and_goes_with_thei
         hidden = ("remind", {"when": "in 1 hour", "text": "a secret", "who": ["bob"]})
         [unlogged] = await it.ask(it.alice, "[nolog] remind bob of a secret, my dear bot", hidden)
         assert unlogged == "error: What is not logged is kept for nobody else."
-        await it.bob.say(ROOM, ".reminders cancel 1")
-        await it.bob.expect("Cancelled")
+        await it.bob.ask(".reminders cancel 1", "Cancelled")
         assert [each.text for each in await it.reminders()] == [
             "pears (from alice)",
             "figs (from alice)",
         ]
-        await it.alice.say("Terra", ".forget me")
-        word = await it.alice.expect(r"(\.forget me \w+)")
-        await it.alice.say("Terra", word[1])
-        await it.alice.expect("Forgotten")
+        word = await it.alice.ask(".forget me", r"(\.forget me \w+)", room="Terra")
+        await it.alice.ask(word[1], "Forgotten", room="Terra")
         assert await it.reminders() == []
 
 
