@@ -24,6 +24,7 @@ from tests.kit.irc_tendril import (
     logged,
 )
 from tests.kit.ircd import OPERATORS, SERVERS, embedded_ircd, inspircd, ngircd
+from tests.kit.jumping_loop import JumpingLoop, jump
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE, until
 from tests.kit.ports import free_port
@@ -206,14 +207,16 @@ async def test_a_channel_that_forwards_and_one_that_we_are_forced_into_are_left(
     assert {event.channel for event in ears.events} == {"#d"}
 
 
-async def test_tls_to_a_port_without_it_says_so() -> None:
-    with capture_logs() as logs:
-        async with (
-            ngircd() as ircd,
-            running(ircd.port, Ears(), tls=True),
-            asyncio.timeout(PATIENCE),
-        ):
-            while not any(entry["event"] == "irc.connect_failed" for entry in logs):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)  # the log is all there is to see
-    [error] = [entry["error"] for entry in logs if entry["event"] == "irc.connect_failed"][:1]
-    assert "does not speak TLS" in error
+def test_tls_to_a_port_without_it_says_so() -> None:
+    async def connect() -> None:
+        async with ngircd() as ircd, running(ircd.port, Ears(), tls=True):
+            while not errors():  # in steps: the time-out of the handshake is the first to be over
+                jump(1.0)
+                await asyncio.sleep(0.01)
+
+    def errors() -> list[str]:
+        return [entry["error"] for entry in logs if entry["event"] == "irc.connect_failed"]
+
+    with capture_logs() as logs, asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        runner.run(connect())
+    assert "does not speak TLS" in errors()[0]

@@ -196,6 +196,31 @@ def test_a_network_without_a_server_says_so() -> None:
         Network("libera", NetworkSettings())
 
 
+@pytest.mark.parametrize("trusted_by", ["fingerprint", "authority"])
+async def test_a_certificate_is_trusted_by_its_fingerprint_or_an_authority(
+    trusted_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = certificate(tmp_path)
+    trusted: dict[str, Any] = {"tls": True}
+    if trusted_by == "fingerprint":
+        trusted["tls_fingerprints"] = (good.fingerprint,)
+    else:
+        monkeypatch.setenv("SSL_CERT_FILE", str(good.path))
+    async with listening(good.server()) as server, running(server.port, Ears(), **trusted):
+        assert await (await server.accept()).line() == "CAP LS 302"
+
+
+async def test_another_certificate_gets_not_a_byte(tmp_path: Path) -> None:
+    trusted = certificate(tmp_path, "good").fingerprint
+    with capture_logs() as logs:
+        async with (
+            listening(certificate(tmp_path, "bad").server()) as server,
+            running(server.port, Ears(), tls=True, tls_fingerprints=(trusted,)),
+        ):
+            assert await (await server.accept()).at_end() == b""
+            await until(lambda: "is not trusted" in str(logs))
+
+
 async def test_tls_works_and_a_false_certificate_is_refused(tmp_path: Path) -> None:
     ears = Ears()
     async with listening(certificate(tmp_path).server()) as server:
