@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from harnesses.irc.transport import socks
-from storage.chat_log.event import PUBLIC
-from storage.log import Query
+from storage.chat_log.event import PUBLIC, SPOKEN
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.settings import log_path
 from terrarium.config import Config
 from tests.kit.irc_client import irc_client, irc_member
 from tests.kit.irc_network import Ears, joined, running
@@ -170,3 +172,26 @@ async def test_a_login_that_the_proxy_refuses_is_told() -> None:
 async def test_the_connection_comes_from_the_address_that_is_configured() -> None:
     async with embedded_ircd() as ircd, joined(ircd.port, Ears(), bind="127.0.0.2") as network:
         assert network.session.source.host == "127.0.0.2"
+
+
+async def test_two_networks_are_answered_each_on_its_own_and_one_that_dies_stops_no_other(
+    tmp_path: Path,
+) -> None:
+    async with embedded_ircd() as one, ngircd() as two, ScriptedOpenAI() as script:
+        config = config_of(tmp_path, script.url, one={"port": one.port}, two={"port": two.port})
+        async with irc_tendril(config), irc_member(two.port, "bob") as bob:
+            async with irc_member(one.port, "alice") as alice:
+                await alice.say(ROOM, "the key is under the mat")
+                script.say("To alice.").say("To bob.").say("To bob again.")
+                await alice.say(ROOM, ".terrarium where is the key?")
+                await alice.expect(rf"PRIVMSG {ROOM} :alice: ~ To alice\.$")
+                await bob.ask(".terrarium where is the key?", rf"PRIVMSG {ROOM} :bob: ~ To bob\.$")
+                assert "under the mat" in str(script.requests[0])
+                assert "under the mat" not in str(script.requests[1])
+                await one.kill()
+                await alice.wait_closed()
+            await bob.ask(".terrarium and now?", rf"PRIVMSG {ROOM} :bob: ~ To bob again\.$")
+    async with Database.open(log_path(config)) as database:
+        events = await ChatLog(database).find(Query(scope=PUBLIC, types=SPOKEN))
+    said = {(event.network, event.nick) for event in events}
+    assert said == {("one", "alice"), ("one", "Terra"), ("two", "bob"), ("two", "Terra")}

@@ -142,18 +142,12 @@ async def test_the_bot_says_what_it_is_in_written_words(tmp_path: Path) -> None:
         assert script.requests == []
 
 
-async def test_a_question_that_looks_like_a_command_goes_to_the_model(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
-        for question in ("can you remind me what the capital of France is?", "remember the alamo?"):
-            script.say("Well.")
-            assert await ask(alice, f".terrarium {question}") == "Well."
-        assert len(script.requests) == 2
-
-
-async def test_a_capable_model_is_asked_what_a_command_in_plain_words_leaves_over(
+async def test_a_capable_model_is_asked_what_is_no_command_or_what_one_leaves_over(
     tmp_path: Path,
 ) -> None:
     questions = (
+        "can you remind me what the capital of France is?",
+        "remember the alamo?",
         "remind me in 2 hours to check the oven and also tell me what bob said about the pump",
         "erinnere mich morgen um 9 an den Sensor und sag mir, was dieter dazu gesagt hat",
         "choose between hagen and staging for the transcoder, given what ada said",
@@ -181,19 +175,15 @@ async def test_a_tiny_model_is_spared_all_that_a_form_recognises(tmp_path: Path)
             assert script.requests == []
 
 
-async def test_a_confirmation_works_as_it_is_printed(tmp_path: Path) -> None:
-    irc = {"command_prefix": "!"}
-    async with alice_in(tmp_path, NOBODY, irc=irc) as (alice, _):
-        await alice.say(ROOM, "my word")
-        await alice.say(ROOM, "!forget me")
-        asked = await alice.expect(
-            r"NOTICE alice :\[#terrarium\] .* write within two minutes: (!forget me \w+)$"
-        )
-        assert (await alice.told(asked[1])).startswith("Forgotten: ")
-
-
 async def test_forget_me_in_plain_words_is_not_logged_and_asks_back(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
+    irc = {"command_prefix": "!"}
+    async with (
+        ScriptedOpenAI() as script,
+        alice_in(tmp_path, script.url, irc=irc) as (alice, tendril),
+    ):
+        await alice.say(ROOM, "a word")
+        asked = await alice.ask("!forget me", r"NOTICE alice :.* two minutes: (!forget me \w+)$")
+        assert (await alice.told(asked[1])).startswith("Forgotten: "), "as it is printed"
         await alice.ask("my word", "PRIVMSG alice :", room="Terra")
         word = (await alice.told("forget me", "Terra")).split()[-1]
         assert (await alice.told(f"forget me {word}", "Terra")).startswith("Forgotten: ")

@@ -110,7 +110,7 @@ async def test_without_the_agent_server_one_sentence_says_so_and_the_log_goes_on
 
 
 async def test_a_search_finds_no_questions_to_the_bot(tmp_path: Path) -> None:
-    async with alice_in(tmp_path, NOBODY) as (alice, _):
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
         await alice.say(ROOM, "the cellar keys hang in the hall")
         await ask(alice, "Terra: who has the cellar keys?")
         await ask(alice, ".ask where are the cellar keys")
@@ -164,17 +164,21 @@ async def test_four_quick_questions_of_one_person_each_get_an_answer(tmp_path: P
     assert len(script.requests) == 4
 
 
-async def test_the_bot_is_asked_by_its_nick_or_with_an_at_sign(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script:
-        script.say("Hello.").say("Fine.")
-        async with alice_in(tmp_path, script.url) as (alice, _):
-            assert await ask(alice, "@Terra who are the frogs?") == "Hello."
-            assert await ask(alice, "terra: how are you?") == "Fine."
-            asked = script.requests[1]["messages"][-1]["content"]
-            assert asked.endswith("alice asks: how are you?")
-            assert await ask(alice, "@Terra") == "Ask me something: .terrarium QUESTION"
-            await alice.say(ROOM, "@Terraform is a tool")
-            assert await ask(alice, ".ping") == "pong"
+async def test_the_bot_is_asked_by_its_nick_and_answers_without_a_second_one_or_its_thoughts(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
+        script.answer(Answer("Alice: hello.", reasoning="secret plan")).say("alice:")
+        assert await ask(alice, "@Terra who are the frogs?") == "hello."
+        [turn] = await kept_turns(tendril, conversation_with("alice"))
+        assert turn.messages[-1]["reasoning_content"] == "secret plan"
+        assert await ask(alice, "terra: how are you?") == "alice:"
+        asked = script.requests[1]["messages"][-1]["content"]
+        assert asked.endswith("alice asks: how are you?")
+        assert await ask(alice, "@Terra") == "Ask me something: .terrarium QUESTION"
+        await alice.say(ROOM, "@Terraform is a tool")
+        assert await ask(alice, ".ping") == "pong"
+        assert not any("secret" in line for line in alice.lines)
     assert len(script.requests) == 2
 
 
@@ -206,24 +210,6 @@ async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None
         assert second[0] == first[0]  # the engine can use its cache
         assert "<alice> .terrarium I drink tea\n" in second[1]["content"]
         assert "<Terra> alice: Noted.\n" in second[1]["content"]
-
-
-async def test_what_the_model_thinks_is_kept_and_never_said(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
-        script.answer(Answer("Hello.", reasoning="secret plan"))
-        assert await ask(alice, ".terrarium hi") == "Hello."
-        [turn] = await kept_turns(tendril, conversation_with("alice"))
-        assert turn.messages[-1]["reasoning_content"] == "secret plan"
-        assert not any("secret" in line for line in alice.lines)
-
-
-async def test_model_output_cannot_send_commands_to_the_server(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
-        script.say("ok\r\nQUIT :pwned\r\n\x01ACTION x\x01\x00\x02bold")
-        assert await ask(alice, ".terrarium hi") == "ok"
-        await alice.expect(rf"PRIVMSG {ROOM} :QUIT :pwned$")
-        await alice.expect(rf"PRIVMSG {ROOM} :ACTION xbold$")
-        assert await ask(alice, ".ping") == "pong"
 
 
 async def test_a_question_sees_its_own_channel_only(tmp_path: Path) -> None:
@@ -318,10 +304,3 @@ async def test_one_who_floods_questions_does_not_crowd_out_the_others(tmp_path: 
         assert len(told) == 1
         assert " NOTICE mallory :" in told[0]
         assert not any("Slowly" in line for line in alice.lines)
-
-
-async def test_an_answer_that_begins_with_the_nick_does_not_say_it_twice(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
-        script.say("Alice: yes.").say("alice:")
-        assert await ask(alice, ".terrarium well?") == "yes."
-        assert await ask(alice, ".terrarium well?") == "alice:"

@@ -11,7 +11,7 @@ from typing import Any
 
 from harnesses.irc.tendril import IrcTendril
 from tests.kit.clock import ManualClock
-from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_client import IrcClient, irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
@@ -49,11 +49,9 @@ class World:
 async def world(data: Path) -> AsyncIterator[World]:
     async with (
         embedded_ircd() as ircd,
-        irc_client(ircd.port, "alice") as alice,
-        irc_client(ircd.port, "bob") as bob,
+        irc_member(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "bob") as bob,
     ):
-        for client in (alice, bob):
-            await client.join(ROOM)
         yield World(data, ircd.port, alice, bob)
 
 

@@ -152,26 +152,6 @@ async def test_questions_that_wait_have_a_turn_and_an_answer_each(tmp_path: Path
         assert len(script.requests) == 3
 
 
-async def test_queued_questions_of_different_kinds_keep_their_tools_and_answers(
-    tmp_path: Path,
-) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
-        script.reads = by_cues(remind="remind me")
-        script.hang("Paris.").say("A frog.")
-        await alice.say(ROOM, ".terrarium what is the capital of France?")
-        await script.arrived(1)
-        await alice.say(ROOM, ".terrarium please remind me in 20 minutes to check the oven")
-        await alice.expect(r":alice: I will remind you on ")
-        await alice.ask(".terrarium what is 12 * 34?", r":alice: 12 × 34 = 408$")
-        await alice.say(ROOM, ".terrarium which animal says ribbit?")
-        await until_pending(alice, tendril, 2)
-        script.release()
-        await alice.expect(r":alice: \(to: what is the capital of France\?\) Paris\.$")
-        await alice.expect(r":alice: A frog\.$")
-        await alice.ask(".reminders", "check the oven")
-        assert len(script.requests) == 2
-
-
 async def test_others_are_answered_beside_a_run_and_each_hears_their_own_answer(
     tmp_path: Path,
 ) -> None:
@@ -280,6 +260,8 @@ async def test_a_command_in_plain_words_overtakes_what_waits_for_the_model(tmp_p
         script.release()
         for answer in (r"\(to: .* newts .*\) Nine", r"\(to: .* frogs .*\) Ten\."):
             await alice.expect(rf"PRIVMSG {ROOM} :alice: {answer}$")
+        await alice.ask(".reminders", "feed them")
+        assert len(script.requests) == 2
 
 
 async def test_an_answer_that_took_minutes_names_its_question(tmp_path: Path) -> None:
