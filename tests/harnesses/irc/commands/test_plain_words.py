@@ -181,10 +181,10 @@ async def test_forget_me_in_plain_words_is_not_logged_and_asks_back(tmp_path: Pa
         ScriptedOpenAI() as script,
         alice_in(tmp_path, script.url, irc=irc) as (alice, tendril),
     ):
-        await alice.say(ROOM, "a word")
-        asked = await alice.ask("!forget me", r"NOTICE alice :.* two minutes: (!forget me \w+)$")
-        assert (await alice.told(asked[1])).startswith("Forgotten: "), "as it is printed"
         await alice.ask("my word", "PRIVMSG alice :", room="Terra")
         word = (await alice.told("forget me", "Terra")).split()[-1]
         assert (await alice.told(f"forget me {word}", "Terra")).startswith("Forgotten: ")
         assert "forget me" not in "".join(await texts(tendril))
+        await alice.say(ROOM, "a word")
+        asked = await alice.ask("!forget me", r"NOTICE alice :.* two minutes: (!forget me \w+)$")
+        assert (await alice.told(asked[1])).startswith("Forgotten: "), "as it is printed"

@@ -149,11 +149,16 @@ async def test_whoever_has_their_nick_does_not_get_it_asked(tmp_path: Path) -> N
 
 
 async def test_it_ends_when_its_owner_opts_out_or_is_ignored(tmp_path: Path) -> None:
-    for number, end in enumerate((".nolog", "ignore")):
+    for number, end in enumerate((".nolog", "ignore", "erasure")):
         async with world(tmp_path / str(number), irc={"admins": ["bob!*@*"]}) as it:
             await schedule(it)
             if end == "ignore":
                 await it.bob.told(".ignore alice")
+            elif end == "erasure":  # of the line by which it was asked
+                async with Database.open(it.data / "irc.db") as database:
+                    (kept,) = await Reminders(database).all()
+                    line = [kept.question_event_id]
+                    await database.execute("DELETE FROM events WHERE id = ?", line)
             else:
                 await it.alice.told(end)
             await it.clock.set(MONDAY)
@@ -191,17 +196,6 @@ async def test_forget_me_ends_it_at_once(tmp_path: Path) -> None:
         await it.clock.set(MONDAY)
         await it.bob.ask(".ask tell me a story", "bob: ok")
         assert len(it.script.requests) == 1  # bob's
-
-
-async def test_it_ends_when_the_line_by_which_it_was_asked_is_removed(tmp_path: Path) -> None:
-    async with world(tmp_path) as it:
-        await schedule(it)
-        async with Database.open(it.data / "irc.db") as database:
-            (kept,) = await Reminders(database).all()
-            await database.execute("DELETE FROM events WHERE id = ?", [kept.question_event_id])
-        await it.clock.set(MONDAY)
-        await it.is_gone()
-        assert it.script.requests == []
 
 
 async def test_who_speaks_through_a_relay_schedules_nothing(tmp_path: Path) -> None:
