@@ -57,9 +57,7 @@ async def test_prefix_admins_mark_and_persona_are_each_networks_own(tmp_path: Pa
             await bob_there.ask("!status", r"NOTICE bob :.*up 0:|PRIVMSG \S+ :bob: up 0:")
 
 
-async def test_a_reload_takes_another_nick_and_connects_to_another_network_at_once(
-    tmp_path: Path,
-) -> None:
+async def test_a_reload_takes_another_nick_and_connects_elsewhere_at_once(tmp_path: Path) -> None:
     async with embedded_ircd() as one, ngircd() as two:
         config = config_of(tmp_path, NOBODY, one={"port": one.port})
         async with irc_tendril(config) as tendril, irc_member(one.port, "alice") as alice:
@@ -174,9 +172,7 @@ async def test_the_connection_comes_from_the_address_that_is_configured() -> Non
         assert network.session.source.host == "127.0.0.2"
 
 
-async def test_two_networks_are_answered_each_on_its_own_and_one_that_dies_stops_no_other(
-    tmp_path: Path,
-) -> None:
+async def test_two_networks_are_answered_and_one_that_dies_stops_no_other(tmp_path: Path) -> None:
     async with embedded_ircd() as one, ngircd() as two, ScriptedOpenAI() as script:
         config = config_of(tmp_path, script.url, one={"port": one.port}, two={"port": two.port})
         async with irc_tendril(config), irc_member(two.port, "bob") as bob:

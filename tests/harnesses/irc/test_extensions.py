@@ -59,9 +59,7 @@ async def lines_of_alice(tendril: IrcTendril) -> list[Event]:
     return list(await tendril.services.log.find(Query(scope=PUBLIC, nick="alice")))
 
 
-async def test_lines_of_another_year_are_logged_in_the_order_of_their_coming(
-    tmp_path: Path,
-) -> None:
+async def test_lines_of_another_year_are_logged_in_the_order_they_come(tmp_path: Path) -> None:
     """Ids follow time: a line of next year would come after all that is said until then."""
     async with listening() as listener:
         config = irc_config(tmp_path, listener.port, NOBODY, irc={"channels": ["#c"]})
@@ -83,9 +81,7 @@ async def test_lines_of_another_year_are_logged_in_the_order_of_their_coming(
         assert abs(event.time.timestamp() - now) < NEAR, event
 
 
-async def test_a_line_of_ours_is_logged_with_the_nick_that_the_server_showed_it_with(
-    tmp_path: Path,
-) -> None:
+async def test_a_line_of_ours_is_logged_with_the_nick_that_others_saw(tmp_path: Path) -> None:
     async with listening() as listener:
         config = irc_config(tmp_path, listener.port, NOBODY, irc={"channels": ["#c"]})
         more = "echo-message labeled-response"
@@ -100,9 +96,7 @@ async def test_a_line_of_ours_is_logged_with_the_nick_that_the_server_showed_it_
     assert own == ["Terra"]
 
 
-async def test_a_question_of_several_lines_is_answered_once_and_logged_line_by_line(
-    tmp_path: Path,
-) -> None:
+async def test_a_question_of_several_lines_has_one_answer_and_is_logged(tmp_path: Path) -> None:
     async with listening() as listener, ScriptedOpenAI() as script:
         config = irc_config(tmp_path, listener.port, script.url, irc={"channels": ["#c"]})
         async with let_in(listener, config, "#c") as (wire, tendril):

@@ -47,9 +47,7 @@ async def test_nothing_a_model_writes_becomes_a_command_or_a_code(tmp_path: Path
         ]
 
 
-async def test_a_line_that_other_bots_would_obey_does_not_begin_with_their_sign(
-    tmp_path: Path,
-) -> None:
+async def test_a_line_that_bots_would_obey_does_not_begin_with_their_sign(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _):
         script.say("Here you are:\n!op mallory\n.terrarium loop\n- a list")
         await alice.ask(".terrarium say !op mallory", r"PRIVMSG #terrarium : !op mallory$")

@@ -121,9 +121,7 @@ async def test_a_private_answer_to_nobody_is_not_logged_as_said() -> None:
         assert await network.say("PRIVMSG", "#c", "hello") == ["hello"]
 
 
-async def test_a_nick_that_an_operator_takes_is_regained_and_always_an_address(
-    tmp_path: Path,
-) -> None:
+async def test_a_nick_that_an_operator_takes_is_regained_and_an_address(tmp_path: Path) -> None:
     async with (
         ScriptedOpenAI() as script,
         inspircd(extra=OPER) as ircd,
@@ -180,9 +178,7 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
             await asyncio.gather(running_bot, return_exceptions=True)
 
 
-async def test_the_status_says_that_services_do_not_know_us_where_they_are_to(
-    tmp_path: Path,
-) -> None:
+async def test_the_status_says_when_services_do_not_know_us(tmp_path: Path) -> None:
     async with embedded_ircd() as ircd:
         irc = {"sasl_username": "terra", "sasl_password": "sesame", "sasl": ["PLAIN"]}
         async with irc_tendril(irc_config(tmp_path, ircd.port, NOBODY, irc=irc)):

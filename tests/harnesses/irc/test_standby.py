@@ -29,9 +29,7 @@ class DistantDatabase(Database):
         return rows
 
 
-async def test_a_slow_answer_about_the_leases_settles_nothing_that_came_after_the_watermark(
-    tmp_path: Path,
-) -> None:
+async def test_a_slow_answer_settles_nothing_after_the_watermark(tmp_path: Path) -> None:
     message = parse(":alice!a@h PRIVMSG #c :only we have heard this")
     assert message
     (event,) = handlers.receive(inside().session, message)

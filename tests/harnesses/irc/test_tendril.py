@@ -75,9 +75,7 @@ async def test_every_kind_of_event_is_logged_in_order(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_reply_does_not_wait_for_the_log_and_is_logged_behind_its_question(
-    tmp_path: Path,
-) -> None:
+async def test_a_reply_does_not_wait_for_the_log_and_follows_its_question(tmp_path: Path) -> None:
     async with inspircd() as ircd:
         config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9")
         async with irc_tendril(config) as tendril, irc_member(ircd.port, "alice") as alice:

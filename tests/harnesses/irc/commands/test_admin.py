@@ -55,9 +55,7 @@ async def deeds(data: Path) -> list[tuple[str, str, str]]:
         return [(d.action, d.target, d.reason) for d in await AuditLog(database).latest()]
 
 
-async def test_only_admins_give_admin_commands_and_an_empty_list_means_nobody(
-    tmp_path: Path,
-) -> None:
+async def test_only_admins_give_admin_commands_and_an_empty_list_is_nobody(tmp_path: Path) -> None:
     async with (
         ngircd() as ircd,
         irc_tendril(config_of(tmp_path, ircd, admins=[])) as tendril,
@@ -277,9 +275,7 @@ async def test_the_model_acts_for_an_admin_and_each_deed_is_written_down(tmp_pat
     ]
 
 
-async def test_what_the_admin_has_not_asked_for_in_words_the_model_has_them_confirm(
-    tmp_path: Path,
-) -> None:
+async def test_what_the_admin_has_not_asked_for_in_words_is_not_done(tmp_path: Path) -> None:
     async with acting(tmp_path, admin_tools=True) as (script, (root, _), _tendril):
         why = {"reason": "a line in the log says so"}
         script.calls(
@@ -338,9 +334,7 @@ async def test_a_line_of_the_log_gets_nothing_done_that_the_asker_may_not(tmp_pa
     assert await deeds(tmp_path) == []
 
 
-async def test_others_may_not_use_them_and_a_bot_that_is_no_operator_has_none(
-    tmp_path: Path,
-) -> None:
+async def test_others_may_not_use_them_and_a_mere_member_has_none(tmp_path: Path) -> None:
     async with acting(tmp_path, admin_tools=True) as (script, (root, bob), _):
 
         def offered() -> set[str]:
@@ -360,9 +354,7 @@ async def test_others_may_not_use_them_and_a_bot_that_is_no_operator_has_none(
     assert await deeds(tmp_path) == []
 
 
-async def test_an_invitation_is_followed_and_the_process_goes_on_while_nothing_can_be_stored(
-    tmp_path: Path,
-) -> None:
+async def test_an_invitation_is_followed_while_nothing_can_be_stored(tmp_path: Path) -> None:
     async with (
         ngircd() as ircd,
         irc_tendril(config_of(tmp_path, ircd)),

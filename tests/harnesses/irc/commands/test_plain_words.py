@@ -142,9 +142,7 @@ async def test_the_bot_says_what_it_is_in_written_words(tmp_path: Path) -> None:
         assert script.requests == []
 
 
-async def test_a_capable_model_is_asked_what_is_no_command_or_what_one_leaves_over(
-    tmp_path: Path,
-) -> None:
+async def test_a_capable_model_is_asked_what_commands_leave_over(tmp_path: Path) -> None:
     questions = (
         "can you remind me what the capital of France is?",
         "remember the alamo?",

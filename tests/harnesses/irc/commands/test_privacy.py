@@ -102,9 +102,7 @@ async def test_a_marked_line_is_neither_logged_nor_remembered(tmp_path: Path) ->
     assert SECRET.encode() not in raw(tmp_path)
 
 
-async def test_what_an_opted_out_person_said_before_is_not_shown_to_the_model(
-    tmp_path: Path,
-) -> None:
+async def test_what_an_opted_out_person_said_before_is_shown_to_no_model(tmp_path: Path) -> None:
     async with answering("Fine.") as script, alice_in(tmp_path, script.url) as (alice, tendril):
         await alice.say(ROOM, f"once I said {SECRET}")
         await alice.ask(".ping", "alice: pong")

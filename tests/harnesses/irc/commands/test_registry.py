@@ -96,9 +96,7 @@ async def test_a_line_that_only_looks_like_a_command_is_left_alone(tmp_path: Pat
         assert len(replies) == 1
 
 
-async def test_without_the_agent_server_one_sentence_says_so_and_the_log_goes_on_and_answers(
-    tmp_path: Path,
-) -> None:
+async def test_without_the_agent_server_the_log_goes_on_and_answers(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         answer = await ask(alice, ".terrarium how are you?")
         assert answer == "My model is not reachable at the moment; please ask again in a minute."
@@ -164,9 +162,7 @@ async def test_four_quick_questions_of_one_person_each_get_an_answer(tmp_path: P
     assert len(script.requests) == 4
 
 
-async def test_the_bot_is_asked_by_its_nick_and_answers_without_a_second_one_or_its_thoughts(
-    tmp_path: Path,
-) -> None:
+async def test_the_bot_is_asked_by_its_nick_and_answers_without_a_second(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
         script.answer(Answer("Alice: hello.", reasoning="secret plan")).say("alice:")
         assert await ask(alice, "@Terra who are the frogs?") == "hello."
@@ -182,9 +178,7 @@ async def test_the_bot_is_asked_by_its_nick_and_answers_without_a_second_one_or_
     assert len(script.requests) == 2
 
 
-async def test_an_answer_of_the_model_bears_the_mark_once_and_no_other_reply_does(
-    tmp_path: Path,
-) -> None:
+async def test_answers_of_the_model_bear_the_mark_once_and_no_other_reply(tmp_path: Path) -> None:
     async with (
         ScriptedOpenAI() as script,
         alice_in(tmp_path, script.url, irc={"mark": "🤖 "}) as (alice, _),

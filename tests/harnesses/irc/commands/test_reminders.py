@@ -61,9 +61,7 @@ def said(client: IrcClient) -> list[str]:
     return [match[1] for match in found if match]
 
 
-async def test_a_reminder_survives_a_restart_and_is_said_where_it_was_asked_for(
-    tmp_path: Path,
-) -> None:
+async def test_a_reminder_survives_a_restart_and_is_said_in_its_place(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         async with it.life(NOON, agent={"timezone": "Europe/Vienna"}):
             await it.alice.say(ROOM, ".remind me at 18:00 to call mum")

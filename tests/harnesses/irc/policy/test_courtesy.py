@@ -60,9 +60,7 @@ async def test_a_conversation_of_two_bots_ends_after_three_turns(tmp_path: Path)
         assert len(answers) == 3
 
 
-async def test_who_speaks_through_a_relay_is_answered_by_name_and_is_never_an_admin(
-    tmp_path: Path,
-) -> None:
+async def test_who_speaks_through_a_relay_is_answered_and_never_an_admin(tmp_path: Path) -> None:
     async with ngircd() as ircd, ScriptedOpenAI() as script:
         irc = {"relays": ["bridge!*@*"], "admins": ["*!*@127.0.0.1"]}
         config = irc_config(tmp_path, ircd.port, script.url, irc=irc)

@@ -152,9 +152,7 @@ async def test_questions_that_wait_have_a_turn_and_an_answer_each(tmp_path: Path
         assert len(script.requests) == 3
 
 
-async def test_others_are_answered_beside_a_run_and_each_hears_their_own_answer(
-    tmp_path: Path,
-) -> None:
+async def test_others_are_answered_beside_a_run_with_their_own_answer(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, _):
         script.hang("Slow.").say("Quick.")
         await alice.say(ROOM, ".terrarium think hard")

@@ -15,9 +15,7 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 NOBODY = "http://127.0.0.1:9"
 
 
-async def test_titles_are_told_where_they_are_on_and_only_of_what_is_said_to_all(
-    tmp_path: Path,
-) -> None:
+async def test_titles_are_told_where_they_are_on_and_of_public_lines_only(tmp_path: Path) -> None:
     async with (
         page_server() as site,
         embedded_ircd() as ircd,

@@ -79,9 +79,7 @@ async def typing(data: Path) -> None:
             assert not any(STILL_AT_IT in line for line in alice.lines)
 
 
-def test_a_client_sees_us_type_until_an_answer_is_there_that_does_not_come_at_once(
-    tmp_path: Path,
-) -> None:
+def test_a_client_sees_us_type_until_a_slow_answer_is_there(tmp_path: Path) -> None:
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         runner.run(typing(tmp_path))
 

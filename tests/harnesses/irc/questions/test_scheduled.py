@@ -56,9 +56,7 @@ async def schedule(it: World) -> None:
     )
 
 
-async def test_a_scheduled_question_is_asked_each_time_in_the_name_of_who_scheduled_it(
-    tmp_path: Path,
-) -> None:
+async def test_a_scheduled_question_is_asked_in_the_name_of_its_owner(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         await schedule(it)
         assert it.script.requests == []  # no model was needed

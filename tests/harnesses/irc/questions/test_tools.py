@@ -77,9 +77,7 @@ async def test_the_rights_count_when_a_tool_is_called(tmp_path: Path) -> None:
         assert await it.ask(it.alice, question, lesson) == ["learned: key"]
 
 
-async def test_in_private_the_log_of_the_channels_that_one_is_on_can_be_read(
-    tmp_path: Path,
-) -> None:
+async def test_in_private_the_log_of_ones_own_channels_can_be_read(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         await it.alice.say(ROOM, "the barrel is full of plums")
         await it.alice.say(STAFF, "the barrel is full of rum")
@@ -163,9 +161,7 @@ async def test_others_who_are_here_are_reminded_and_told_by_whom(tmp_path: Path)
         await it.bob.expect(rf"PRIVMSG {ROOM} :bob: reminder: the seedlings \(from alice\)$")
 
 
-async def test_a_reminder_from_somebody_else_can_be_cancelled_and_goes_with_their_line(
-    tmp_path: Path,
-) -> None:
+async def test_a_reminder_from_others_can_be_cancelled_and_goes_with_a_line(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         for text in ("plums", "pears", "figs"):
             call = ("remind", {"when": "in 1 hour", "text": text, "who": ["bob"]})

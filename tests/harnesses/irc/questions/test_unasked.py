@@ -52,9 +52,7 @@ def world(data: Path, proactive: str, **irc: Any) -> AbstractAsyncContextManager
     return World.open(data, irc={"channel": {ROOM: {"proactive": proactive}}, **irc})
 
 
-async def test_a_question_that_nobody_answers_is_answered_and_no_other_for_half_an_hour(
-    tmp_path: Path,
-) -> None:
+async def test_an_open_question_is_answered_and_no_other_for_half_an_hour(tmp_path: Path) -> None:
     async with world(tmp_path, "on") as it:
         it.script.say("alice: mount /cdrom")
         await it.says(it.alice, QUESTION)

@@ -171,9 +171,7 @@ async def test_more_keeps_the_lines_that_the_server_refuses(tmp_path: Path) -> N
     assert said(alice)[4:] == ["alice: line 3", "line 4", "line 5"]
 
 
-async def test_no_line_begins_like_a_command_of_another_bot_wherever_it_is_split(
-    tmp_path: Path,
-) -> None:
+async def test_no_line_begins_like_a_command_wherever_it_is_split(tmp_path: Path) -> None:
     async with (
         ngircd() as ircd,
         ScriptedOpenAI() as script,
@@ -231,9 +229,7 @@ async def test_the_first_line_goes_out_while_the_model_still_writes(tmp_path: Pa
         assert said(alice) == ["alice: first", "second", "alice: pong"]
 
 
-async def test_more_of_an_answer_that_is_still_written_is_not_that_of_an_older_one(
-    tmp_path: Path,
-) -> None:
+async def test_more_of_an_answer_still_written_is_not_that_of_an_older_one(tmp_path: Path) -> None:
     async with answering(tmp_path, web={}, stream_after=0) as (script, alice):
         script.say("\n".join(f"old {number}" for number in range(8)))
         await alice.ask(".terrarium count", LINK)
@@ -257,9 +253,7 @@ async def test_an_answer_that_is_written_quickly_is_said_at_once_as_a_whole(tmp_
         assert said(alice) == ["alice: pong", "alice: first", "second"]
 
 
-async def test_early_lines_count_for_the_budget_and_words_before_a_tool_call_are_no_answer(
-    tmp_path: Path,
-) -> None:
+async def test_early_lines_count_and_words_before_a_tool_call_do_not(tmp_path: Path) -> None:
     async with answering(tmp_path, stream_after=0, line_budget=2) as (script, alice):
         script.answer(Answer("I look", calls=(("people", "{}"),)))
         script.say("There are two.\nBoth are fine.")

@@ -71,9 +71,7 @@ async def wire(port: int, words: bytes) -> AsyncIterator[Wire]:
         server.close()
 
 
-async def test_an_answer_that_the_server_plays_back_as_taken_is_not_said_again(
-    tmp_path: Path,
-) -> None:
+async def test_an_answer_that_the_server_plays_back_is_not_said_again(tmp_path: Path) -> None:
     async with (
         inspircd() as ircd,
         ScriptedOpenAI() as script,

@@ -109,9 +109,7 @@ async def said(listener: Listener, announced: str) -> Wire:
     return wire
 
 
-async def test_each_goodbye_starts_the_time_anew_until_the_server_takes_it_back(
-    tmp_path: Path,
-) -> None:
+async def test_each_goodbye_starts_the_time_anew_until_it_is_taken_back(tmp_path: Path) -> None:
     now, path = 1000.0, tmp_path / "sts.json"
 
     def kept() -> int | None:
