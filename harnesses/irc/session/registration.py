@@ -19,11 +19,9 @@ from harnesses.irc.session.sts import Sts
 
 log = structlog.get_logger()
 
-SASL_TIMEOUT = 15.0
-"""Seconds that services have to complete SASL before we abort it and continue without."""
-
-CAP_TIMEOUT = 5.0
-"""Seconds that a server has to answer CAP LS; some, and the bouncer bip, ignore it."""
+SASL_TIMEOUT, CAP_TIMEOUT = 15.0, 5.0
+"""Seconds that services have to complete SASL before we abort it and continue without, and that a
+server has to answer CAP LS; some, and the bouncer bip, ignore it."""
 
 MAX_JOINS = 10
 """Maximum number of channels in one JOIN, which keeps the line within the length limit."""

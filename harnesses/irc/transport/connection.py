@@ -30,17 +30,11 @@ log = structlog.get_logger()
 # RFC 1459, section 8.10: each message adds 2 seconds to a timer that may be 10 seconds ahead, which
 # allows a burst of five lines. Servers count bytes too, so long lines cost more.
 
-BURST = 5.0
-"""Capacity of the bucket in tokens."""
+BURST, RATE = 5.0, 1.0
+"""Capacity of the bucket in tokens, and tokens refilled per second."""
 
-RATE = 1.0
-"""Tokens refilled per second."""
-
-FREE_BYTES = 100
-"""Bytes of a line that are covered by its first token."""
-
-BYTES_PER_TOKEN = 300
-"""Bytes beyond `FREE_BYTES` that cost one token."""
+FREE_BYTES, BYTES_PER_TOKEN = 100, 300
+"""Bytes of a line that are covered by its first token, and those beyond that cost another one."""
 
 CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, GOODBYE_TIMEOUT = 30.0, 15.0, 2.0
 """Timeouts in seconds for connecting, for the TLS handshake and for the TLS shutdown."""
