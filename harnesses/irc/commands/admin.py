@@ -47,7 +47,7 @@ class AdminCommands:
             request.network.join(channel, key.strip())
         except InvalidMessage:
             return PrivateReply("Which channel? Write: join #channel, and its key if it has one.")
-        await self._services.overrides.store_join(fold_place(request.network, channel), key.strip())
+        await self._services.overrides.set_joined(fold_place(request.network, channel), key.strip())
         await self._note(request, "join", channel)
         return PrivateReply(f"I am joining {channel}.")
 
@@ -59,7 +59,7 @@ class AdminCommands:
             request.network.part(channel, reason)
         except InvalidMessage:
             return PrivateReply("Which channel? Write: part #channel.")
-        await self._services.overrides.store_part(fold_place(request.network, channel))
+        await self._services.overrides.set_joined(fold_place(request.network, channel), None)
         await self._note(request, "part", channel, reason)
         return PrivateReply(f"I have left {channel}.")
 
@@ -175,7 +175,7 @@ async def follow_invite(services: BotServices, network: Network, event: IrcEvent
     network.join(channel)
     place = fold_place(network, channel)
     try:
-        await services.overrides.store_join(place, "")
+        await services.overrides.set_joined(place, "")
         await services.audit.add(AuditEntry(place, str(who), "join", channel, "invited"))
     except StorageError as error:  # followed until a restart; nobody waits for a reply
         _log.error("irc.invite_not_kept", network=network.name, error=str(error))

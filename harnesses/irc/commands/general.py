@@ -17,6 +17,7 @@ from harnesses.irc.policy.requests import (
     PrivateReply,
     Reply,
     conversation_of,
+    fold_place,
     without_highlight,
 )
 from harnesses.irc.protocol.message import sanitize
@@ -126,7 +127,9 @@ class GeneralCommands:
 
     async def clear(self, request: CommandRequest) -> Reply:
         """clear: forget our conversation (the log stays)"""
-        self._unasked.on_cleared(request)
+        network = request.network
+        place = fold_place(network, request.place.channel)
+        self._unasked.speech.drop(place, network.fold(request.nick))
         turns = await self._services.turns.clear(conversation_of(request))
         return f"Forgotten: our conversation of {counted(turns, 'turn')}."
 

@@ -88,12 +88,6 @@ class UnaskedAnswers:
         )
         self.speech.on_line(line, asked=asked is not None, fold=fold)
 
-    def on_cleared(self, request: CommandRequest) -> None:
-        """Drop the open question of a person whose conversation is cleared."""
-        self.speech.drop(
-            fold_place(request.network, request.place.channel), request.network.fold(request.nick)
-        )
-
     async def mute(self, place: Place, *, muted: bool) -> None:
         """Stop unasked speech in a place, after a kick, until an admin sets `proactive` there."""
         self._would_say.pop(place, None)

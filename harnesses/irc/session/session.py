@@ -286,13 +286,14 @@ class Roster:
         """
         if channel := self.channel(name):
             for word in names.split():
-                source = Source.parse(self.isupport.without_prefix(word))
+                bare = self.isupport.without_prefix(word)
+                source = Source.parse(bare)
                 # Reuse the known entry: a NAMES reply has no account, and may lack user and host.
                 # A new one is a member at once, so that a MODE or NICK before 366 finds it.
                 key = self.fold(source.nick)
                 known = channel.members.setdefault(key, Member(source.nick))
                 known.user, known.host = source.user or known.user, source.host or known.host
-                known.modes = self.isupport.modes_of(word)
+                known.modes = {self.isupport.prefix[each] for each in word.removesuffix(bare)}
                 channel.names[key] = known
 
     def end_names(self, name: str) -> None:
