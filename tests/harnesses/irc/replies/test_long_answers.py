@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from harnesses.core.tendril.status import ProcessState, StatusFile
 from storage.chat_log.event import Place
@@ -18,7 +19,7 @@ from storage.queues.pastes import Pastes
 from storage.settings import log_path
 from tests.kit.irc_client import IrcClient, irc_client, irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
-from tests.kit.ircd import Ircd, embedded_ircd, ngircd
+from tests.kit.ircd import SERVERS, Ircd, ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import web_site
@@ -40,10 +41,10 @@ async def asking(data: Path, url: str, ircd: Ircd, **irc: Any) -> AsyncIterator[
 
 @asynccontextmanager
 async def answering(
-    data: Path, web: dict[str, str] | None = None, **irc: Any
+    data: Path, web: dict[str, str] | None = None, server: str = "embedded", **irc: Any
 ) -> AsyncIterator[tuple[ScriptedOpenAI, IrcClient]]:
     """A scripted model and somebody who asks it, with a web site under the settings `web`."""
-    async with embedded_ircd() as ircd, ScriptedOpenAI() as script, AsyncExitStack() as stack:
+    async with SERVERS[server]() as ircd, ScriptedOpenAI() as script, AsyncExitStack() as stack:
         if web is not None:
             await stack.enter_async_context(web_site(data, settings=web))
         yield script, await stack.enter_async_context(asking(data, script.url, ircd, **irc))
@@ -85,24 +86,17 @@ async def test_a_link_needs_no_token_and_opens_nothing_else(tmp_path: Path) -> N
             assert (await anybody.get(channels)).status_code == 401
 
 
-async def test_no_link_is_claimed_while_nobody_could_open_it(tmp_path: Path) -> None:
-    async with answering(tmp_path) as (script, alice):
-        script.say(LONG)
-        await alice.ask(".terrarium explain", rf"PRIVMSG {ROOM} :\(3 more lines: \.more\)$")
-        StatusFile(tmp_path, "web").ready("http://192.0.2.1:8081")
-        script.say(LONG)
-        await alice.ask(".terrarium explain", rf"PRIVMSG {ROOM} :\(3 more lines: \.more\)$")
-
-
-async def test_people_of_another_server_on_this_machine_get_no_link_to_it(tmp_path: Path) -> None:
-    async with (
-        ngircd() as ircd,  # as well a bouncer or a tunnel: they may be anywhere
-        ScriptedOpenAI() as script,
-        web_site(tmp_path, settings={}),
-        asking(tmp_path, script.url, ircd) as alice,
-    ):
-        script.say(LONG)
-        await alice.ask(".terrarium explain", rf"PRIVMSG {ROOM} :\(3 more lines: \.more\)$")
+# The people on a server on this machine may be anywhere: it may as well be a bouncer or a tunnel.
+@pytest.mark.parametrize(("server", "web"), [("embedded", None), ("ngircd", {})])
+async def test_no_link_is_claimed_while_nobody_could_open_it(
+    server: str, web: dict[str, str] | None, tmp_path: Path
+) -> None:
+    async with answering(tmp_path, web, server) as (script, alice):
+        for _ in range(2):
+            script.say(LONG)
+            await alice.ask(".terrarium explain", rf"PRIVMSG {ROOM} :\(3 more lines: \.more\)$")
+            if web is None:
+                StatusFile(tmp_path, "web").ready("http://192.0.2.1:8081")
 
 
 async def test_the_public_address_is_where_links_lead(tmp_path: Path) -> None:

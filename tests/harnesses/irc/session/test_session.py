@@ -163,15 +163,25 @@ def test_what_came_before_us_is_known_by_a_wrong_clock_too(year: str) -> None:
     assert [event.time for event in now(story.feed(*said))] == [NOON]
 
 
-def test_what_is_said_after_a_clock_was_put_back_is_new() -> None:
+@pytest.mark.parametrize(
+    ("past", "new"),
+    [
+        # Once there was a live line, a clock was put back.
+        (["11:59:00"], ["12:01:00", "11:01:00", "11:02:00"]),
+        (["11:00:00.000", "11:59:58.900"], ["11:59:59.500", "12:00:00.000"]),
+    ],
+)
+def test_what_is_older_than_our_coming_is_the_past_without_a_batch_too(
+    past: list[str], new: list[str]
+) -> None:
     story = Story()
     story.feed(*WELCOME, "@time=2026-01-01T12:00:00Z :Terra!~t@host.example JOIN #c")
-    times = ("11:59:00", "12:01:00", "11:01:00", "11:02:00")
-    said = [f"@time=2026-01-01T{time}Z :a!b@c PRIVMSG #c :{time}" for time in times]
-    assert [event.text for event in now(story.feed(*said))] == ["12:01:00", "11:01:00", "11:02:00"]
+    said = [f"@time=2026-01-01T{time}Z :a!b@c PRIVMSG #c :{time}" for time in past + new]
+    assert [event.text for event in now(story.feed(*said))] == new
     story.feed(":Terra!~t@host.example PART #c")
     story.feed("@time=2026-01-01T11:03:00Z :Terra!~t@host.example JOIN #c")
-    assert now(story.feed(said[-1])) == []  # told of anew to who comes back
+    replayed = "@time=2026-01-01T11:02:00Z :a!b@c PRIVMSG #c :x"
+    assert now(story.feed(replayed)) == []  # told of anew to who comes back
 
 
 def test_accounts_are_known_from_joins_where_lines_are_not_tagged() -> None:
@@ -241,16 +251,6 @@ def test_lines_of_the_past_are_no_events_and_change_nothing() -> None:
     assert story.sent() == []
     story.feed("BATCH -1")
     assert story.feed("@batch=1 :a!b@c PRIVMSG #c :now")[0].batch_type is None
-
-
-def test_what_is_older_than_our_coming_is_the_past_without_a_batch_too() -> None:
-    story = Story()
-    story.feed(*WELCOME, "@time=2026-01-01T12:00:00.000Z :Terra!~t@host.example JOIN #c")
-    said = [
-        f"@time=2026-01-01T{time}Z :a!b@c PRIVMSG #c :{time}"
-        for time in ("11:00:00.000", "11:59:58.900", "11:59:59.500", "12:00:00.000")
-    ]
-    assert [event.text for event in now(story.feed(*said))] == ["11:59:59.500", "12:00:00.000"]
 
 
 def test_echoes_of_labelled_lines_are_receipts_and_others_are_events() -> None:
