@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from harnesses.core.tendril.status import ProcessState, report
 from harnesses.irc.tendril import IrcTendril
-from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_client import IrcClient, irc_client, irc_member
 from tests.kit.irc_network import Ears, joined, running
 from tests.kit.irc_tendril import (
     ROOM,
@@ -44,13 +44,6 @@ async def a_bot(
     ):
         await alice.join(ROOM)
         yield tendril, alice
-
-
-@asynccontextmanager
-async def a_room_of(keeper: IrcClient) -> AsyncIterator[None]:
-    """The room, with its operator in it before anybody else."""
-    await keeper.join(ROOM)
-    yield
 
 
 async def until_state(data: Path, *words: str) -> str:
@@ -99,8 +92,7 @@ async def test_words_that_a_channel_refuses_are_neither_logged_nor_remembered(
 ) -> None:
     async with ScriptedOpenAI() as script, SERVERS[server]() as ircd:
         async with (
-            irc_client(ircd.port, "keeper") as keeper,
-            a_room_of(keeper),
+            irc_member(ircd.port, "keeper") as keeper,  # before anybody else: its operator
             a_bot(tmp_path, ircd.port, script.url) as (tendril, alice),
         ):
             await keeper.send(f"MODE {ROOM} +mv alice")

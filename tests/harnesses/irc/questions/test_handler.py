@@ -103,21 +103,13 @@ async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_pa
         await until_pending(alice, tendril, 2)
         script.release()
         await alice.expect(rf"PRIVMSG {ROOM} :alice: Two, and it is nine\.$")
-        second = script.requests[1]["messages"]
-        assert [m["role"] for m in second[1:]] == ["user", "assistant", "tool", "user"]
-        assert words(script.requests[1]) == [
-            "alice asks: how many are here?",
-            "alice asks: and the time?",
-        ]
+        second, roles = script.requests[1]["messages"], ["user", "assistant", "tool", "user"]
+        assert [m["role"] for m in second[1:]] == roles
+        asked = ["alice asks: how many are here?", "alice asks: and the time?"]
+        assert words(script.requests[1]) == asked
         await alice.ask(".terrarium when?", rf"PRIVMSG {ROOM} :alice: Later\.$")
         third = script.requests[2]["messages"]
-        assert [m["role"] for m in third[1:-1]] == [
-            "user",
-            "assistant",
-            "tool",
-            "user",
-            "assistant",
-        ]
+        assert [m["role"] for m in third[1:-1]] == [*roles, "assistant"]
         assert third[4] == second[4]
 
 
