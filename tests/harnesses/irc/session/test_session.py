@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.message import ACCEPTED, LineBuffer, Receipt, ReceiptStatus
+from harnesses.irc.protocol.message import ACCEPTED, Receipt, ReceiptStatus
 from harnesses.irc.protocol.multiline import MULTILINE
 from harnesses.irc.session.session import Member
 from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, echoing, inside
@@ -335,23 +334,3 @@ def test_no_sequence_of_odd_lines_breaks_the_session(
         for event in story.feed(line):
             assert event.time.tzinfo is UTC
     story.outgoing()
-
-
-SPOKEN = (
-    ":é!u@h PRIVMSG #c :héllo 👩‍🚀",
-    "@msgid=1 :a!u@h NOTICE #c :x",
-    ":alice!a@h PART #c :bye",
-)
-STREAM = "".join(f"{line}\r\n" for line in (*IN_CHANNEL, *SPOKEN)).encode()
-STREAM += b":a!u@h PRIVMSG #c :l\xe4tin\n\0\xff\r\n:alice!a@h JOIN #c\r\n"
-
-
-@given(st.lists(st.integers(0, len(STREAM))))
-def test_events_are_the_same_however_the_bytes_are_cut(cuts: list[int]) -> None:
-    def heard(pieces: list[bytes]) -> list[IrcEvent]:
-        story, buffer = Story(), LineBuffer()
-        return [e for piece in pieces for e in story.feed(*buffer.feed(piece))]
-
-    edges = [0, *sorted(cuts), len(STREAM)]
-    pieces = [STREAM[a:b] for a, b in itertools.pairwise(edges)]
-    assert heard(pieces) == heard([STREAM])
