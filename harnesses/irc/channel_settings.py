@@ -202,16 +202,12 @@ class AdminOverrides:
         await self.set_value(Place(network, EVERYWHERE), _IGNORED, " ".join(masks) or None)
         return True
 
-    async def store_join(self, place: Place, key: str) -> None:
-        """Store that a channel is to be joined, so that a restart joins it again."""
+    async def set_joined(self, place: Place, key: str | None) -> None:
+        """Store that a restart is to join a channel with a key or "", or, with None, is not to join
+        it, even if the file names it."""
         # The blank keeps a channel whose key is "-" apart from `_LEFT`.
-        self._joined[place] = f" {key}"
+        self._joined[place] = _LEFT if key is None else f" {key}"
         await self.set_value(place, _JOINED, self._joined[place])
-
-    async def store_part(self, place: Place) -> None:
-        """Store that a channel is not to be joined, even if the file names it."""
-        self._joined[place] = _LEFT
-        await self.set_value(place, _JOINED, _LEFT)
 
     async def set_value(self, place: Place, key: str, value: str | None) -> None:
         """Store a value under any key of a place; None deletes it. Raises StorageError."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import structlog
 
-from harnesses.irc.channel_settings import ChannelBehaviour
 from harnesses.irc.commands.admin import follow_invite
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.commands.registry import Commands
@@ -19,7 +18,6 @@ from harnesses.irc.policy.requests import (
     ASK_COMMAND,
     Command,
     CommandRequest,
-    Heard,
     ParsedCommand,
     PrivateReply,
     fold_place,
@@ -99,7 +97,11 @@ class EventHandler:
             return
         behaviour = services.behaviours.resolve(heard.place)
         if event.batch_type:
-            self._on_past_event(heard, behaviour)
+            # A line that is never answered: a replayed one, or one beyond the limits of a multiline
+            # message. The rules of what is logged are those for live lines.
+            asked = policy.parse_words(heard, behaviour.command_prefix)
+            if behaviour.logging and not (asked and asked.command in UNLOGGED):
+                self._playback.add(to_log_event(heard.event, heard.place))
             return
         # Parsed before logging, as some commands must not be logged; and once per event, as
         # `take_trigger` also feeds the detector of bot loops.
@@ -132,14 +134,6 @@ class EventHandler:
                 self._titles.on_message(request)
         if asked and answers:
             self._carry_out(asked, policy.request(heard, asked.words, first))
-
-    def _on_past_event(self, heard: Heard, behaviour: ChannelBehaviour) -> None:
-        """Log a line that is never answered: a replayed one, or one beyond the limits of a
-        multiline message. The rules of what is logged are those for live lines."""
-        asked = self._services.policy.parse_words(heard, behaviour.command_prefix)
-        is_own_data = asked is not None and asked.command in UNLOGGED
-        if behaviour.logging and not is_own_data:
-            self._playback.add(to_log_event(heard.event, heard.place))
 
     def _carry_out(self, asked: ParsedCommand, request: CommandRequest) -> None:
         """Run a known command. Those of channel operators are other bots' as well: whoever may not

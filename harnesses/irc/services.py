@@ -7,11 +7,7 @@ from functools import partial
 
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import web_address
-from harnesses.irc.channel_settings import (
-    AdminOverrides,
-    BehaviourResolver,
-    ChannelBehaviour,
-)
+from harnesses.irc.channel_settings import AdminOverrides, BehaviourResolver, ChannelBehaviour
 from harnesses.irc.policy.requests import RequestPolicy
 from harnesses.irc.replies.sender import MessageSender
 from harnesses.irc.transport.networks import Networks

@@ -14,15 +14,10 @@ import structlog
 from harnesses.core.tendril.base import Tendril
 from harnesses.irc.channel_settings import load_channel_settings
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.failover.standby import Failover
 from harnesses.irc.reminder_delivery import say_reminder
 from harnesses.irc.services import BotServices
-from harnesses.irc.transport.networks import (
-    Networks,
-    describe_absence,
-    describe_presence,
-    follow,
-)
+from harnesses.irc.standby import Failover
+from harnesses.irc.transport.networks import Networks, describe_absence, describe_presence, follow
 from llm.web.fetcher import Fetcher
 from llm.web.reader import TITLE_LIMITS
 from storage.chat_log.event import Place

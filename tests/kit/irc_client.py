@@ -88,6 +88,11 @@ class IrcClient:
         body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
         await self.send(b"PRIVMSG " + target.encode() + b" :" + body)
 
+    async def ask(self, words: str, answer: str, room: str = "#terrarium") -> re.Match[str]:
+        """Say `words`; return the match of the next line that contains `answer`."""
+        await self.say(room, words)
+        return await self.expect(answer)
+
     async def told(self, words: str, room: str = "#terrarium") -> str:
         """Say `words` to the bot; return the notice that comes back, without its channel."""
         await self.say(room, words)
@@ -159,6 +164,14 @@ async def irc_client(port: int, nick: str, *capabilities: str) -> AsyncIterator[
     """Connect a client and register it as `nick`."""
     async with IrcClient(port, nick) as client:
         yield await client.register(*capabilities)
+
+
+@asynccontextmanager
+async def irc_member(port: int, nick: str, room: str = "#terrarium") -> AsyncIterator[IrcClient]:
+    """Connect a client, register it as `nick`, and have it join a room."""
+    async with irc_client(port, nick) as client:
+        await client.join(room)
+        yield client
 
 
 def _text(line: bytes) -> str:

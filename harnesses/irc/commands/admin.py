@@ -47,7 +47,7 @@ class AdminCommands:
             request.network.join(channel, key.strip())
         except InvalidMessage:
             return PrivateReply("Which channel? Write: join #channel, and its key if it has one.")
-        await self._services.overrides.store_join(fold_place(request.network, channel), key.strip())
+        await self._services.overrides.set_joined(fold_place(request.network, channel), key.strip())
         await self._note(request, "join", channel)
         return PrivateReply(f"I am joining {channel}.")
 
@@ -59,7 +59,7 @@ class AdminCommands:
             request.network.part(channel, reason)
         except InvalidMessage:
             return PrivateReply("Which channel? Write: part #channel.")
-        await self._services.overrides.store_part(fold_place(request.network, channel))
+        await self._services.overrides.set_joined(fold_place(request.network, channel), None)
         await self._note(request, "part", channel, reason)
         return PrivateReply(f"I have left {channel}.")
 
@@ -117,31 +117,27 @@ class AdminCommands:
 
     async def status(self, request: CommandRequest) -> Reply:
         """status: how I am"""
-        services, own = self._services, self._services.resources
-        network = request.network
-        lag = await network.lag()
-        model = services.behaviours.resolve(request.place).model
-        away = own.configuration.prompts.mcp_servers.troubles()
+        services, own, network = self._services, self._services.resources, request.network
+        prompts, lag = own.configuration.prompts, await network.lag()
         up = timedelta(seconds=round(asyncio.get_running_loop().time() - services.started))
-        return (
-            f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
-            f" {services.turns.pending} in the queue; model {model};"
-            f" {own.accounting.today():,} tokens today;"
-            f" {self._unasked.admin_summary(fold_place(request.network, request.place.channel))}"
-            + (f"; trouble: {own.client.trouble}" if own.client.trouble else "")
-            + (
-                f"; the log cannot be written: {trouble}"
-                if (trouble := services.log.trouble)
-                else ""
-            )
-            + "".join(f"; {problem}" for problem in describe_problems(network))
-            + (f"; MCP servers away: {', '.join(away)}" if away else "")
-            + (
-                f"; broken: {', '.join(broken)}"
-                if (broken := own.configuration.prompts.errors)
-                else ""
-            )
-        )
+        parts = [
+            f"up {up}",
+            f"lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'}",
+            f"{services.turns.pending} in the queue",
+            f"model {services.behaviours.resolve(request.place).model}",
+            f"{own.accounting.today():,} tokens today",
+            self._unasked.admin_summary(fold_place(network, request.place.channel)),
+        ]
+        if own.client.trouble:
+            parts.append(f"trouble: {own.client.trouble}")
+        if services.log.trouble:
+            parts.append(f"the log cannot be written: {services.log.trouble}")
+        parts += describe_problems(network)
+        if away := prompts.mcp_servers.troubles():
+            parts.append(f"MCP servers away: {', '.join(away)}")
+        if prompts.errors:
+            parts.append(f"broken: {', '.join(prompts.errors)}")
+        return "; ".join(parts)
 
     async def _set(self, request: CommandRequest, channel: str, word: str, text: str) -> str:
         key, place = key_of(word), fold_place(request.network, channel)
@@ -179,7 +175,7 @@ async def follow_invite(services: BotServices, network: Network, event: IrcEvent
     network.join(channel)
     place = fold_place(network, channel)
     try:
-        await services.overrides.store_join(place, "")
+        await services.overrides.set_joined(place, "")
         await services.audit.add(AuditEntry(place, str(who), "join", channel, "invited"))
     except StorageError as error:  # followed until a restart; nobody waits for a reply
         _log.error("irc.invite_not_kept", network=network.name, error=str(error))

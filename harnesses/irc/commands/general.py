@@ -17,6 +17,7 @@ from harnesses.irc.policy.requests import (
     PrivateReply,
     Reply,
     conversation_of,
+    fold_place,
     without_highlight,
 )
 from harnesses.irc.protocol.message import sanitize
@@ -126,7 +127,9 @@ class GeneralCommands:
 
     async def clear(self, request: CommandRequest) -> Reply:
         """clear: forget our conversation (the log stays)"""
-        self._unasked.on_cleared(request)
+        network = request.network
+        place = fold_place(network, request.place.channel)
+        self._unasked.speech.drop(place, network.fold(request.nick))
         turns = await self._services.turns.clear(conversation_of(request))
         return f"Forgotten: our conversation of {counted(turns, 'turn')}."
 
@@ -178,16 +181,11 @@ class GeneralCommands:
         if asks_for_fact(reading) and not request.who.bridged:
             mine = memory_of(self._services, request)
             facts = [fact.key for fact in await mine.facts()]
-        found = plain_command(reading, await self._profile(request), facts)
-        if found is None:
-            return None
-        return self._known[found.name], replace(request, words=found.words)
-
-    async def _profile(self, request: CommandRequest) -> Profile:
-        """Return the profile of the model that a question would be answered by."""
+        # By the profile of the model that would answer the question.
         own = self._services.resources
-        behaviour = self._services.behaviours.resolve(request.place)
+        behaviour, resolve = self._services.behaviours.resolve(request.place), own.catalog.resolve
         persona = own.configuration.prompts.personas.choose(behaviour.persona)
-        resolve = own.catalog.resolve
         name = await resolve(behaviour.model) or await resolve(persona.model)
-        return Profile.from_card(await own.catalog.card(name))
+        profile = Profile.from_card(await own.catalog.card(name))
+        found = plain_command(reading, profile, facts)
+        return (self._known[found.name], replace(request, words=found.words)) if found else None

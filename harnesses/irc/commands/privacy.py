@@ -71,7 +71,19 @@ class PrivacyCommands:
         if words[:1] == ["me"] and len(words) == 2 and privacy.confirms(person, words[1]):
             # First, so that no running turn stores anything of the person after the erasure.
             await self._services.turns.drop(lambda name: belongs_to(name, request))
-            return PrivateReply(await self._forget(person))
+            try:
+                gone = await privacy.forget(person)
+            except StorageError as error:
+                _log.error("irc.not_forgotten", error=str(error))
+                return PrivateReply(
+                    "Nothing is removed yet, as I cannot write to the disk. Please ask again later."
+                )
+            if not gone.is_finished:
+                return PrivateReply(f"Not finished: {_GOING_ON}")
+            return PrivateReply(
+                f"Forgotten: {counted(gone.events, 'event')} of yours, with what I answered to them"
+                " and what I quoted of them."
+            )
         if words[:1] == ["me"]:
             return PrivateReply(
                 await self._asked_back(person, self._services.prefix(request.place))
@@ -108,19 +120,6 @@ class PrivacyCommands:
             " them and what I quoted of them."
             f"{_identity_text(person)} To have it done, write within two minutes: {prefix}forget"
             f" me {word}"
-        )
-
-    async def _forget(self, person: Person) -> str:
-        try:
-            gone = await self._services.medium.privacy.forget(person)
-        except StorageError as error:
-            _log.error("irc.not_forgotten", error=str(error))
-            return "Nothing is removed yet, as I cannot write to the disk. Please ask again later."
-        if not gone.is_finished:
-            return f"Not finished: {_GOING_ON}"
-        return (
-            f"Forgotten: {counted(gone.events, 'event')} of yours, with what I answered to them and"
-            " what I quoted of them."
         )
 
 

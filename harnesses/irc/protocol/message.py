@@ -314,11 +314,6 @@ class ISupport:
         """Return a name from a NAMES reply without its member symbols (PREFIX, not STATUSMSG)."""
         return name.lstrip("".join(self.prefix)) if self.prefix else name
 
-    def modes_of(self, name: str) -> set[str]:
-        """Return the member modes that the symbols of a name in a NAMES reply denote."""
-        symbols = name[: len(name) - len(self.without_prefix(name))]
-        return {self.prefix[symbol] for symbol in symbols}
-
     def mode_changes(self, params: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
         """Yield the mode changes in `params` as (letter, argument or "", whether it is set)."""
         # CHANMODES says which modes take an argument; the member modes of PREFIX always take a

@@ -7,12 +7,7 @@ from dataclasses import replace
 
 from harnesses.core.permalinks import short_link
 from harnesses.core.services.shared_log import whole_answers
-from harnesses.irc.policy.requests import (
-    CommandRequest,
-    room_key,
-    scope_of,
-    without_highlight,
-)
+from harnesses.irc.policy.requests import CommandRequest, room_key, scope_of, without_highlight
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.answerers.answerers import RoomView
@@ -83,7 +78,14 @@ class LogViews:
     def tools(self, place: Place, scope: Scope, before: PendingEvent | int) -> LogTools:
         """Return the tools over `scope` for a question in a place, limited to what is `before` an
         event."""
-        networks = self._services.networks
+        networks, conversations = self._services.networks, self._services.resources.conversations
+
+        def room(place: Place) -> str:
+            return room_key(place, networks[place.network].fold)
+
+        async def answers(events: Sequence[Event]) -> Mapping[int, str]:
+            known = [event for event in events if event.network in networks]
+            return await whole_answers(conversations, room, known)
 
         def present() -> dict[Place, list[str]]:
             return {
@@ -99,17 +101,8 @@ class LogViews:
             before=before,
             line_filter=self._quotable_lines(place),
             present=present,
-            answers=self._whole_answers,
+            answers=answers,
         )
-
-    async def _whole_answers(self, events: Sequence[Event]) -> Mapping[int, str]:
-        networks = self._services.networks
-
-        def room(place: Place) -> str:
-            return room_key(place, networks[place.network].fold)
-
-        known = [event for event in events if event.network in networks]
-        return await whole_answers(self._services.resources.conversations, room, known)
 
     def _quotable_lines(self, place: Place) -> LineFilter:
         """Return a filter for quotable lines: neither commands nor addressed to the bot."""

@@ -32,13 +32,7 @@ from harnesses.irc.policy.requests import (
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.channel_view import LogViews, persona_values, room_view
 from harnesses.irc.reminder_delivery import other_requester
-from harnesses.irc.replies.sender import (
-    LATE_AFTER,
-    MessageSender,
-    OutgoingLine,
-    Target,
-    may_change,
-)
+from harnesses.irc.replies.sender import LATE_AFTER, MessageSender, OutgoingLine, Target, may_change
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading
@@ -247,8 +241,14 @@ class QuestionHandler:
     ) -> TurnRequest:
         """Return the turn of a question, with tools over the log `before` a line; where nothing is
         logged, without the window and those tools."""
-        network, behaviour = request.network, self._services.behaviours.resolve(request.place)
-        channel = request.place.channel
+        services, network = self._services, request.network
+        behaviour, channel = services.behaviours.resolve(request.place), request.place.channel
+
+        def rights() -> Collection[str]:  # evaluated at each call of a tool
+            if not services.policy.is_admin(network, request.who):
+                return ()
+            return {TEACH, OPERATE} if services.networks.settings.admin_tools else {TEACH}
+
         return TurnRequest(
             conversation=conversation_of(request),
             who=request.nick,
@@ -258,7 +258,7 @@ class QuestionHandler:
             room=room_key(request.place, network.fold),
             log_window=log_window if behaviour.logging else None,
             tools=self._tools(request, before, logs=behaviour.logging),
-            rights=functools.partial(self._rights, request),
+            rights=rights,
             values=persona_values(
                 network, channel, behaviour.command_prefix, private=request.private
             ),
@@ -278,12 +278,13 @@ class QuestionHandler:
         The list is the same for all authors in a place.
         """
         services, place = self._services, request.place
-        settings = services.networks.settings
-        question = request.pending_event
+        settings, question = services.networks.settings, request.pending_event
         lifetime = timedelta(hours=settings.paste_hours)
         scope = self._log_views.readable_scope(request) if logs else EMPTY_SCOPE
         address = functools.cache(lambda: services.web_address)
-        pastes = services.sender.pastes
+        pastes = PasteTools(
+            services.sender.pastes, place, request.nick, lifetime, address, question
+        )
         door = Door(  # the tools of every tendril; those of IRC alone follow
             log=self._log_views.tools(place, scope, before),
             address=address,
@@ -292,19 +293,12 @@ class QuestionHandler:
             may_schedule=not request.who.bridged,
             room=room_key(place, request.network.fold),
             who=request.nick,
-            pastes=PasteTools(pastes, place, request.nick, lifetime, address, question),
+            pastes=pastes,
         )
         tools = services.tools_for(door)
         if settings.admin_tools and request.network.is_operator(place.channel):
             tools.append(ChannelOperator(request, services.audit))
         return tools
-
-    def _rights(self, request: CommandRequest) -> Collection[str]:
-        """Return the rights that the author has now; evaluated again at each call of a tool."""
-        services = self._services
-        if not services.policy.is_admin(request.network, request.who):
-            return ()
-        return {TEACH, OPERATE} if services.networks.settings.admin_tools else {TEACH}
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from harnesses.irc.reminder_delivery import find_owner
 from harnesses.irc.services import BotServices
 from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow
-from storage.chat_log.event import Event, Identity, PendingEvent, Scope
+from storage.chat_log.event import Identity, PendingEvent, Scope
 from storage.db.database import to_micros
 from storage.queues.reminders import Reminder
 
@@ -60,29 +60,24 @@ class ScheduledQuestions:
             asked = await services.log.get(Scope.from_places(place), line)
             if asked is None:
                 return RunOutcome.ENDED  # the line that scheduled it was erased
-        request = self._request(reminder, who, asked)
-        if not services.policy.try_acquire(request):
-            return RunOutcome.LATER
-        result = await self._turn(reminder, request)
-        return RunOutcome.ASKED if result.ok else RunOutcome.LATER
-
-    def _request(self, reminder: Reminder, who: Identity, asked: Event | None) -> CommandRequest:
-        """Return the question as a request that its owner makes now."""
-        services, network = self._services, self._services.networks[reminder.place.network]
         pending = PendingEvent(asked)
-        pending.mark_settled(reminder.question_event_id)
-        return CommandRequest(
+        pending.mark_settled(line)
+        request = CommandRequest(  # as if its owner made it now
             network=network,
-            place=reminder.place,
-            recipient=who.nick if reminder.private else reminder.place.channel,
+            place=place,
+            recipient=who.nick if reminder.private else place.channel,
             private=reminder.private,
             who=who,
             words=reminder.text,
-            scope=scope_of(reminder.place, services.networks.settings.channel_groups),
+            scope=scope_of(place, services.networks.settings.channel_groups),
             pending_event=pending,
             admin=services.policy.is_admin(network, who),
             person=services.policy.key_of_person(network, who),
         )
+        if not services.policy.try_acquire(request):
+            return RunOutcome.LATER
+        result = await self._turn(reminder, request)
+        return RunOutcome.ASKED if result.ok else RunOutcome.LATER
 
     async def _turn(self, reminder: Reminder, request: CommandRequest) -> TurnResult:
         services, network = self._services, request.network

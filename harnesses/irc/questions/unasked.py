@@ -88,12 +88,6 @@ class UnaskedAnswers:
         )
         self.speech.on_line(line, asked=asked is not None, fold=fold)
 
-    def on_cleared(self, request: CommandRequest) -> None:
-        """Drop the open question of a person whose conversation is cleared."""
-        self.speech.drop(
-            fold_place(request.network, request.place.channel), request.network.fold(request.nick)
-        )
-
     async def mute(self, place: Place, *, muted: bool) -> None:
         """Stop unasked speech in a place, after a kick, until an admin sets `proactive` there."""
         self._would_say.pop(place, None)
@@ -102,23 +96,22 @@ class UnaskedAnswers:
     async def _answer(self, question: OpenQuestion) -> TurnResult:
         """Ask the model, and say its answer; do nothing if we or the asker have left the channel,
         `proactive` or logging is off by now, or the question may not be shown to a model."""
-        place, network = question.place, self._services.networks.get(question.place.network)
-        behaviour = self._services.behaviours.resolve(place)
+        services, place = self._services, question.place
+        network, behaviour = (
+            services.networks.get(place.network),
+            services.behaviours.resolve(place),
+        )
         if network is None or not network.roster.member(place.channel, question.nick):
             return TurnResult("")
         if not (network.reaches(place.channel) and behaviour.logging):
             return TurnResult("")
-        event = await question.event(self._services.log)
-        if event is None or behaviour.proactive == "off":
+        asked = await question.event(services.log)
+        if asked is None or behaviour.proactive == "off":
             return TurnResult("")
-        return await self._turn(network, place, event)
-
-    async def _turn(self, network: Network, place: Place, asked: Event) -> TurnResult:
-        services = self._services
-        behaviour = services.behaviours.resolve(place)
         room = room_key(place, network.fold)
         now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time
         scope = scope_of(place, services.networks.settings.channel_groups)
+        log_tools = self._log_views.tools(place, scope, now)
 
         async def deliver(result: TurnResult) -> bool:
             # An apology is not said: nobody has asked. Silence counts as delivered.
@@ -132,12 +125,7 @@ class UnaskedAnswers:
                 person=services.policy.key_of_person(network, Identity.from_event(asked)),
                 room=room,
                 log_window=self._log_views.before(place, now),
-                tools=services.tools_for(
-                    Door(
-                        log=self._log_views.tools(place, scope, now),
-                        address=lambda: services.web_address,
-                    )
-                ),
+                tools=services.tools_for(Door(log=log_tools, address=lambda: services.web_address)),
                 values=persona_values(network, place.channel, behaviour.command_prefix),
                 persona=behaviour.persona,
                 model=behaviour.model,

@@ -182,8 +182,7 @@ class MessageSender:
             return
         lines = await self._within_budget(target, text, self.lines(target, text), 0)
         _, refusal = await self._send(target, lines)
-        if refusal is not None:
-            await self._tell_refused(target, refusal)
+        await self._tell_refused(target, refusal)
 
     def lines(self, target: Target, text: str) -> list[OutgoingLine]:
         """Split `text` into sanitized lines, the first one addressed to the person.
@@ -245,8 +244,7 @@ class MessageSender:
         began, since = clock(), utc_now() - _CLOCK_SKEW
         while True:
             left, refusal = await self._send(target, left)
-            if refusal is not None:
-                await self._tell_refused(target, refusal)
+            await self._tell_refused(target, refusal)
             if refusal is not None or not left:
                 return not left
             if not await self._wait_reachable(target, began):
@@ -287,9 +285,9 @@ class MessageSender:
         finally:
             self._waiting -= 1
 
-    async def _tell_refused(self, target: Target, reason: str) -> None:
-        """Tell the person by NOTICE why the server refused the answer on the channel."""
-        if target.nick and not target.is_direct:
+    async def _tell_refused(self, target: Target, reason: str | None) -> None:
+        """Tell the person by NOTICE why the server refused the answer on the channel, if it did."""
+        if reason is not None and target.nick and not target.is_direct:
             why = sanitize(reason).replace("\n", " ")[:200]
             await self.notice(target, f"I cannot answer there, as the server says: {why}")
 
@@ -391,8 +389,7 @@ class MessageSender:
             accepted = min(len(new) - len(unsent), len(shown))
             if accepted:
                 await self.pastes.save_rest(paste.id, tuple(lines[accepted:]))
-            if refusal is not None:
-                await self._tell_refused(target, refusal)
+            await self._tell_refused(target, refusal)
             return True
 
     async def notice(self, target: Target, text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 
 import structlog
@@ -11,7 +10,7 @@ import structlog
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import Message, Receipt, ReceiptStatus, Source, sanitize
 from harnesses.irc.session import nick as nicks
-from harnesses.irc.session.session import Handler, JoinRefusal, Member, Session, tagged_time
+from harnesses.irc.session.session import Handlers, JoinRefusal, Member, Session, tagged_time
 
 log = structlog.get_logger()
 
@@ -31,7 +30,10 @@ JOIN_REFUSED = (
 """Numerics that may refuse a JOIN. From 477 on servers disagree on what they mean, so people are
 told the server's own words."""
 
+HANDLERS = Handlers()
 
+
+@HANDLERS.on(*_TALK, *JOIN_REFUSED)
 def on_refused(session: Session, message: Message) -> None:
     """Handle an error numeric about a channel or a person.
 
@@ -71,6 +73,7 @@ def on_refused(session: Session, message: Message) -> None:
     session.join(name, pause)
 
 
+@HANDLERS.on("INVITE")
 def _invited(session: Session, message: Message) -> list[IrcEvent]:
     """Handle `INVITE nick channel`: join a desired channel at once, whoever invites us.
 
@@ -87,6 +90,7 @@ def _invited(session: Session, message: Message) -> list[IrcEvent]:
     return [session.event("INVITE", message, name, message.param(0))]
 
 
+@HANDLERS.on("JOIN")
 def _join(session: Session, message: Message) -> list[IrcEvent]:
     source, name = message.source or Source(""), message.param(0)
     key, is_own = session.fold(name), session.is_me(source.nick)
@@ -116,6 +120,7 @@ def _join(session: Session, message: Message) -> list[IrcEvent]:
     return [session.event("JOIN", message, name, name)]
 
 
+@HANDLERS.on("PART", "KICK")
 def _leave(session: Session, message: Message) -> list[IrcEvent]:
     """Handle `PART channel :reason` and `KICK channel nick :reason`."""
     name, gone = message.param(0), message.nick
@@ -133,6 +138,7 @@ def _leave(session: Session, message: Message) -> list[IrcEvent]:
     return [event]
 
 
+@HANDLERS.on("QUIT")
 def _quit(session: Session, message: Message) -> list[IrcEvent]:
     events = _everywhere(session, message)
     for event in events:
@@ -141,6 +147,7 @@ def _quit(session: Session, message: Message) -> list[IrcEvent]:
     return events
 
 
+@HANDLERS.on("NICK")
 def _nick(session: Session, message: Message) -> list[IrcEvent]:
     old, new = message.nick, message.param(0)
     events = _everywhere(session, message)
@@ -163,6 +170,7 @@ def _everywhere(session: Session, message: Message) -> list[IrcEvent]:
     return [session.event(kind, message, name, name, message.param(0)) for name in names]
 
 
+@HANDLERS.on("MODE")
 def _mode(session: Session, message: Message) -> list[IrcEvent]:
     name = session.isupport.channel_of(message.param(0))
     if not name:
@@ -178,6 +186,7 @@ def _mode(session: Session, message: Message) -> list[IrcEvent]:
     return [session.event("MODE", message, name, name, " ".join(message.params[1:]))]
 
 
+@HANDLERS.on("TOPIC", "332")
 def _topic(session: Session, message: Message) -> list[IrcEvent]:
     """Handle TOPIC, and 332, RPL_TOPIC: `nick channel :topic`, which is no event."""
     is_news = message.command == "TOPIC"
@@ -187,11 +196,13 @@ def _topic(session: Session, message: Message) -> list[IrcEvent]:
     return [session.event("TOPIC", message, name, name, text)] if is_news else []
 
 
+@HANDLERS.on("ACCOUNT")
 def _account(session: Session, message: Message) -> None:
     for member in session.roster.entries(message.nick):
         member.account = message.param(0).removeprefix("*") or None
 
 
+@HANDLERS.on("CHGHOST")
 def _chghost(session: Session, message: Message) -> None:
     user, host = message.param(0), message.param(1)
     if session.is_me(message.nick):
@@ -200,12 +211,14 @@ def _chghost(session: Session, message: Message) -> None:
         member.user, member.host = user, host
 
 
+@HANDLERS.on("396")
 def _own_host(session: Session, message: Message) -> None:
     # 396, RPL_VISIBLEHOST: some servers send `user@host`, most only the host.
     user, _, host = message.param(1).rpartition("@")
     session.source = Source(session.nick, user or session.source.user, host)
 
 
+@HANDLERS.on("352")
 def _who_reply(session: Session, message: Message) -> None:
     """Handle 352, RPL_WHOREPLY: `channel user host server nick flags :hops real name`.
 
@@ -217,6 +230,7 @@ def _who_reply(session: Session, message: Message) -> None:
         member.bot = letter != "" and letter in message.param(6)
 
 
+@HANDLERS.on("311", "313", "318", "330")
 def _whois_reply(session: Session, message: Message) -> None:
     nick = message.param(1)
     query = session.whois_queries.get(session.fold(nick))
@@ -233,6 +247,7 @@ def _whois_reply(session: Session, message: Message) -> None:
             _end_whois(session, session.fold(nick))
 
 
+@HANDLERS.on("263")
 def _try_again(session: Session, message: Message) -> None:
     """Handle 263, RPL_TRYAGAIN: `command :reason`; the server has dropped the command."""
     # It does not say whose WHOIS it was. A server answers in order, so it was the oldest.
@@ -246,22 +261,9 @@ def _end_whois(session: Session, key: str) -> None:
         found(query.member)
 
 
-HANDLERS: Mapping[str, Handler] = {
-    **dict.fromkeys((*_TALK, *JOIN_REFUSED), on_refused),
-    "INVITE": _invited,
-    "JOIN": _join,
-    **dict.fromkeys(("PART", "KICK"), _leave),
-    "QUIT": _quit,
-    "NICK": _nick,
-    "MODE": _mode,
-    **dict.fromkeys(("TOPIC", "332"), _topic),
-    "ACCOUNT": _account,
-    "CHGHOST": _chghost,
-    "396": _own_host,
-    "352": _who_reply,
-    **dict.fromkeys(("311", "313", "318", "330"), _whois_reply),
-    "263": _try_again,
-    # Indexed from the end, as some servers omit the channel's symbol (`=`, `*` or `@`).
-    "353": lambda session, message: session.roster.add_names(message.param(-2), message.param(-1)),
-    "366": lambda session, message: session.roster.end_names(message.param(1)),
-}
+@HANDLERS.on("353", "366")
+def _names_reply(session: Session, message: Message) -> None:
+    if message.command == "366":
+        session.roster.end_names(message.param(1))
+    else:  # indexed from the end, as some servers omit the channel's symbol (`=`, `*` or `@`)
+        session.roster.add_names(message.param(-2), message.param(-1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, timedelta
 from importlib.metadata import version
@@ -12,7 +11,7 @@ import structlog
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import ACCEPTED, Message, Receipt, ReceiptStatus, is_nick
 from harnesses.irc.session import channels, nick, registration
-from harnesses.irc.session.session import MAX_AHEAD, Handler, Session, tagged_time
+from harnesses.irc.session.session import MAX_AHEAD, Handlers, Session, tagged_time
 
 log = structlog.get_logger()
 
@@ -34,6 +33,10 @@ of queries would otherwise fill our paced send queue and delay everything else."
 
 _TALK = ("PRIVMSG", "NOTICE")
 _UNSENDABLE = str.maketrans("", "", "\0\r\n\x01")
+
+# Later entries override earlier ones: 437 is about a nick or a channel, and the handler in
+# `registration` passes those about channels on to `channels`.
+HANDLERS = Handlers(channels.HANDLERS | registration.HANDLERS | nick.HANDLERS)
 
 
 def receive(session: Session, message: Message) -> list[IrcEvent]:
@@ -128,6 +131,7 @@ def _said(message: Message) -> tuple[EventType, str, str | None]:
     return ("ACTION", rest, None) if word.upper() == "ACTION" else (kind, rest, word.upper())
 
 
+@HANDLERS.on(*_TALK)
 def _talk(session: Session, message: Message) -> list[IrcEvent]:
     kind, text, query = _said(message)
     if query is not None:
@@ -142,6 +146,7 @@ def _talk(session: Session, message: Message) -> list[IrcEvent]:
     return [event]
 
 
+@HANDLERS.on("REDACT")
 def _redact(session: Session, message: Message) -> list[IrcEvent]:
     """Handle `REDACT target msgid :reason` (https://ircv3.net/specs/extensions/message-redaction)."""
     target, msgid = message.param(0), message.param(1)
@@ -174,6 +179,7 @@ def _answer_ctcp(session: Session, message: Message, query: str, argument: str) 
         session.send("NOTICE", source.nick, f"\x01{answer}\x01")
 
 
+@HANDLERS.on("BATCH")
 def _batch(session: Session, message: Message) -> None:
     # https://ircv3.net/specs/extensions/batch: "+ref" opens, "-ref" closes. A batch nested in a
     # batch of history is history too, whatever its own type.
@@ -185,32 +191,24 @@ def _batch(session: Session, message: Message) -> None:
         session.batches.pop(reference[1:], None)
 
 
+@HANDLERS.on("PING")
+def _ping(session: Session, message: Message) -> None:
+    session.send("PONG", *message.params, urgent=True)
+
+
+@HANDLERS.on("PONG")
 def _pong(session: Session, message: Message) -> None:
     if answered := session.pings.pop(message.param(-1), None):
         answered()
 
 
+@HANDLERS.on("ERROR")
 def _error(session: Session, message: Message) -> None:
     session.error = message.param(0)
 
 
+@HANDLERS.on("FAIL", "WARN", "NOTE")
 def _standard_reply(session: Session, message: Message) -> None:
     # https://ircv3.net/specs/extensions/standard-replies
     words = " ".join(message.params)
     log.warning("irc.server_says", network=session.network, kind=message.command, words=words)
-
-
-# Later entries override earlier ones: 437 is about a nick or a channel, and the handler in
-# `registration` passes those about channels on to `channels`.
-HANDLERS: Mapping[str, Handler] = {
-    **channels.HANDLERS,
-    **registration.HANDLERS,
-    **nick.HANDLERS,
-    **dict.fromkeys(_TALK, _talk),
-    "REDACT": _redact,
-    "BATCH": _batch,
-    "PING": lambda session, message: session.send("PONG", *message.params, urgent=True),
-    "PONG": _pong,
-    "ERROR": _error,
-    **dict.fromkeys(("FAIL", "WARN", "NOTE"), _standard_reply),
-}

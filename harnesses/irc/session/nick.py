@@ -12,12 +12,11 @@ from __future__ import annotations
 import fnmatch
 import random
 import string
-from collections.abc import Mapping
 
 import structlog
 
 from harnesses.irc.protocol.message import Message
-from harnesses.irc.session.session import Handler, Member, QueuedMessage, Session
+from harnesses.irc.session.session import Handlers, Member, QueuedMessage, Session
 from harnesses.irc.settings import NetworkSettings
 from terrarium.loopback import is_loopback
 
@@ -38,6 +37,8 @@ FORCED_RETRY_FIRST, FORCED_RETRY_MAX = 5.0, 300.0
 backoff, services that deny us the nick and we would rename us back and forth for ever."""
 
 NICKSERV = "NickServ"
+
+HANDLERS = Handlers()
 
 
 def on_refused(session: Session, message: Message) -> None:
@@ -143,18 +144,25 @@ def _request_later(session: Session, delay: float, *command: str) -> None:
         session.send(*command, nick, delay=delay, unless=lambda: session.lost_nick is None)
 
 
-def _poll(session: Session, _message: Message | None = None) -> None:
+@HANDLERS.on("734")
+def _list_full(session: Session, _message: Message) -> None:
+    _poll(session)
+
+
+def _poll(session: Session) -> None:
     """Poll for the nick, on a server without MONITOR or whose list is full (734)."""
     _request_later(session, ISON_INTERVAL, "ISON")
     _request_later(session, RETRY_INTERVAL, "NICK")
 
 
+@HANDLERS.on("731")
 def _monitor_offline(session: Session, message: Message) -> None:
     """Handle 731, RPL_MONOFFLINE: the listed nicks are offline."""
     for nick in message.param(-1).split(","):
         on_nick_free(session, nick.partition("!")[0])
 
 
+@HANDLERS.on("303")
 def _ison_reply(session: Session, message: Message) -> None:
     """Handle 303, RPL_ISON: of the nicks that we queried, the listed ones are online."""
     fold, nick = session.fold, session.lost_nick
@@ -194,10 +202,3 @@ def tell_nickserv(session: Session, command: str, account: str = "") -> None:
             refuse("it is not known as services")
 
     session.outgoing.append(QueuedMessage(session.whois(NICKSERV, found), urgent=True))
-
-
-HANDLERS: Mapping[str, Handler] = {
-    "731": _monitor_offline,
-    "734": _poll,
-    "303": _ison_reply,
-}

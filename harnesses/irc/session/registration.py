@@ -14,16 +14,14 @@ import structlog
 from harnesses.irc.protocol.message import Message, Source, parse
 from harnesses.irc.protocol.multiline import MULTILINE
 from harnesses.irc.session import channels, nick
-from harnesses.irc.session.session import ECHO, Handler, QueuedMessage, Session
+from harnesses.irc.session.session import ECHO, Handlers, QueuedMessage, Session
 from harnesses.irc.session.sts import Sts
 
 log = structlog.get_logger()
 
-SASL_TIMEOUT = 15.0
-"""Seconds that services have to complete SASL before we abort it and continue without."""
-
-CAP_TIMEOUT = 5.0
-"""Seconds that a server has to answer CAP LS; some, and the bouncer bip, ignore it."""
+SASL_TIMEOUT, CAP_TIMEOUT = 15.0, 5.0
+"""Seconds that services have to complete SASL before we abort it and continue without, and that a
+server has to answer CAP LS; some, and the bouncer bip, ignore it."""
 
 MAX_JOINS = 10
 """Maximum number of channels in one JOIN, which keeps the line within the length limit."""
@@ -39,6 +37,8 @@ WANTED = frozenset(
 
 LINES = frozenset({MULTILINE, "batch", "message-tags"})
 """Requested only together: a multiline message is a batch, and its lines are tagged."""
+
+HANDLERS = Handlers()
 
 
 def start(session: Session) -> None:
@@ -85,6 +85,12 @@ def _introduce(session: Session, delay: float = 0.0) -> None:
         session.send(*line, urgent=True, delay=delay, unless=is_needless)
 
 
+@HANDLERS.on("421", "451")
+def _without_cap(session: Session, _message: Message) -> None:
+    _introduce(session)
+
+
+@HANDLERS.on("CAP")
 def _cap(session: Session, message: Message) -> None:
     if len(message.params) < 3:
         return
@@ -104,7 +110,13 @@ def _cap(session: Session, message: Message) -> None:
             session.capabilities.difference_update(named)
         case "ACK":
             session.unanswered_requests -= 1
-            _acknowledged(session, named)
+            for name in named:
+                if name.startswith("-"):  # an ACK with "-" disables a capability
+                    session.capabilities.discard(name[1:])
+                else:
+                    session.capabilities.add(name)
+            if "sasl" in named and not session.sasl.succeeded:
+                _start_sasl(session)
             _end_negotiation(session)
         case "NAK":
             # A NAK rejects all capabilities of its REQ; request each of them separately.
@@ -137,15 +149,8 @@ def _request(session: Session, named: Mapping[str, str]) -> None:
         _end_negotiation(session)
 
 
-def _acknowledged(session: Session, names: Iterable[str]) -> None:
-    for name in names:
-        if name.startswith("-"):  # an ACK with "-" disables a capability
-            session.capabilities.discard(name[1:])
-        else:
-            session.capabilities.add(name)
+def _start_sasl(session: Session) -> None:
     sasl = session.sasl
-    if "sasl" not in names or sasl.succeeded:
-        return
     was_running = sasl.is_running
     _send_urgently(session, sasl.start(session.offered.get("sasl", "")))
     if sasl.is_running and not was_running:
@@ -163,6 +168,7 @@ def _end_negotiation(session: Session) -> None:
         session.send("CAP", "END", urgent=True)
 
 
+@HANDLERS.on("AUTHENTICATE", "900", "901", "902", "903", "904", "905", "906", "907", "908")
 def _authenticate(session: Session, message: Message) -> None:
     _send_urgently(session, session.sasl.receive(message))
     if session.caps_listed:
@@ -188,6 +194,7 @@ def _require_login(session: Session) -> None:
         session.outgoing.clear()
 
 
+@HANDLERS.on("432", "433", "436", "437", "438", "447")
 def _nick_refused(session: Session, message: Message) -> None:
     if session.registered and session.isupport.is_channel(message.param(1)):
         channels.on_refused(session, message)  # 437, ERR_UNAVAILRESOURCE: nick or channel
@@ -195,6 +202,7 @@ def _nick_refused(session: Session, message: Message) -> None:
         nick.on_refused(session, message)
 
 
+@HANDLERS.on("001")
 def _welcome(session: Session, message: Message) -> None:
     session.registered = session.caps_ended = True
     if problem := login_problem(session):
@@ -211,12 +219,14 @@ def _welcome(session: Session, message: Message) -> None:
         session.source = Source(session.nick, mask.user, mask.host)
 
 
+@HANDLERS.on("005")
 def _isupport(session: Session, message: Message) -> None:
     # The tokens are between our nick and "are supported by this server"; 005 may be repeated.
     session.roster.update_isupport(session.isupport.with_tokens(message.params[1:-1]))
 
 
-def _motd_end(session: Session, message: Message) -> None:
+@HANDLERS.on("376", "422")
+def _motd_end(session: Session, _message: Message) -> None:
     if not session.registered or session.is_ready:
         return
     session.is_ready = True
@@ -251,18 +261,3 @@ def _motd_end(session: Session, message: Message) -> None:
         some = desired[begin : begin + at_once]
         keys = [",".join(key for _, key in some if key)]
         session.send("JOIN", ",".join(name for name, _ in some), *filter(None, keys))
-
-
-HANDLERS: Mapping[str, Handler] = {
-    "CAP": _cap,
-    **dict.fromkeys(("421", "451"), lambda session, _message: _introduce(session)),
-    **dict.fromkeys(
-        ("AUTHENTICATE", "900", "901", "902", "903", "904", "905", "906", "907", "908"),
-        _authenticate,
-    ),
-    "001": _welcome,
-    "005": _isupport,
-    "376": _motd_end,
-    "422": _motd_end,
-    **dict.fromkeys(("432", "433", "436", "437", "438", "447"), _nick_refused),
-}

@@ -13,15 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.message import (
-    ACCEPTED,
-    LOST,
-    ISupport,
-    Message,
-    Receipt,
-    Source,
-    parse,
-)
+from harnesses.irc.protocol.message import ACCEPTED, LOST, ISupport, Message, Receipt, Source, parse
 from harnesses.irc.protocol.multiline import MultilineAssembler
 from harnesses.irc.session.sasl import Sasl, mechanisms
 from harnesses.irc.session.sts import Sts
@@ -29,6 +21,20 @@ from harnesses.irc.settings import NetworkSettings
 
 Handler = Callable[["Session", Message], list[IrcEvent] | None]
 """Handles one received message: updates the session and returns the resulting events, if any."""
+
+
+class Handlers(dict[str, Handler]):
+    """The handlers of received messages by command or numeric."""
+
+    def on(self, *commands: str) -> Callable[[Handler], Handler]:
+        """Return a decorator that makes a function the handler of `commands`."""
+
+        def add(handler: Handler) -> Handler:
+            self.update(dict.fromkeys(commands, handler))
+            return handler
+
+        return add
+
 
 ECHO = frozenset({"echo-message", "labeled-response"})
 """Capabilities with which the server acknowledges our lines. They are requested only together:
@@ -280,13 +286,14 @@ class Roster:
         """
         if channel := self.channel(name):
             for word in names.split():
-                source = Source.parse(self.isupport.without_prefix(word))
+                bare = self.isupport.without_prefix(word)
+                source = Source.parse(bare)
                 # Reuse the known entry: a NAMES reply has no account, and may lack user and host.
                 # A new one is a member at once, so that a MODE or NICK before 366 finds it.
                 key = self.fold(source.nick)
                 known = channel.members.setdefault(key, Member(source.nick))
                 known.user, known.host = source.user or known.user, source.host or known.host
-                known.modes = self.isupport.modes_of(word)
+                known.modes = {self.isupport.prefix[each] for each in word.removesuffix(bare)}
                 channel.names[key] = known
 
     def end_names(self, name: str) -> None:
@@ -302,7 +309,7 @@ class Session:
     `desired_channels` maps the channels that we want to be in to their keys, or ""; the caller may
     change the mapping at any time, and a key is updated when the channel's operators change it.
     `encrypted` says whether the connection uses TLS.
-    `roster` is that of an earlier connection to the network, which is reset.
+    `roster` is that of an earlier connection to the network, which is reset; `fold` is its folding.
     `introduced` is set once PASS, NICK and USER are sent or queued, `registered` with the welcome,
     `is_ready` with the end of the message of the day.
     `server_name` is the name that the server gives itself.
@@ -338,6 +345,7 @@ class Session:
         self.server_name = ""
         self.roster = roster or Roster()
         self.roster.reset()
+        self.fold = self.roster.fold
         self.sasl = Sasl(mechanisms(settings, encrypted), network)
         self.sts: Sts | None = None
         self.capabilities: set[str] = set()
@@ -397,10 +405,6 @@ class Session:
     def is_bouncer(self) -> bool:
         """True if we are connected to a bouncer, judging by its vendor capabilities."""
         return any(name.startswith(_BOUNCERS) for name in self.offered)
-
-    def fold(self, name: str) -> str:
-        """Fold a nick or channel name; see `Roster.fold`."""
-        return self.roster.fold(name)
 
     def is_me(self, nick: str) -> bool:
         """Return whether `nick` is our current nick under the server's case mapping."""

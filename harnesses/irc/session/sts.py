@@ -28,10 +28,14 @@ class Sts:
     @classmethod
     def parse(cls, value: str) -> Sts:
         """Parse the value of the `sts` capability; an invalid number counts as missing."""
-        parts = {k: _number(v) for k, _, v in (part.partition("=") for part in value.split(","))}
-        port = parts.get("port")
-        usable = port is not None and 0 < port < 65536
-        return cls(port if usable else None, parts.get("duration"))
+        texts = dict(part.partition("=")[::2] for part in value.split(","))
+        numbers = {
+            key: int(text)
+            for key, text in texts.items()
+            if text.isascii() and text.isdigit() and len(text) < 18
+        }
+        port = numbers.get("port", 0)
+        return cls(port if 0 < port < 65536 else None, numbers.get("duration"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,3 @@ def _read(path: Path) -> dict[str, Policy]:
         raise IrcError(
             f"{path} cannot be read ({error}); remove it to forget which servers insist on TLS"
         ) from error
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None

@@ -30,17 +30,11 @@ log = structlog.get_logger()
 # RFC 1459, section 8.10: each message adds 2 seconds to a timer that may be 10 seconds ahead, which
 # allows a burst of five lines. Servers count bytes too, so long lines cost more.
 
-BURST = 5.0
-"""Capacity of the bucket in tokens."""
+BURST, RATE = 5.0, 1.0
+"""Capacity of the bucket in tokens, and tokens refilled per second."""
 
-RATE = 1.0
-"""Tokens refilled per second."""
-
-FREE_BYTES = 100
-"""Bytes of a line that are covered by its first token."""
-
-BYTES_PER_TOKEN = 300
-"""Bytes beyond `FREE_BYTES` that cost one token."""
+FREE_BYTES, BYTES_PER_TOKEN = 100, 300
+"""Bytes of a line that are covered by its first token, and those beyond that cost another one."""
 
 CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, GOODBYE_TIMEOUT = 30.0, 15.0, 2.0
 """Timeouts in seconds for connecting, for the TLS handshake and for the TLS shutdown."""
@@ -210,6 +204,7 @@ class PluginHost(Protocol):
 class IrcConnection(asyncio.Protocol):
     """A session on a socket: converts bytes to lines and events, and messages to bytes.
 
+    `send_line` queues a line, as `SendQueue.send` does.
     For each received line, `on_event` gets its events in order, then `changed` is called unless the
     line was only talk, then the `plugins` get it.
     If the settings of the session have `tls_fingerprints`, a server with another certificate is
@@ -236,6 +231,7 @@ class IrcConnection(asyncio.Protocol):
         self._lost: asyncio.Future[Exception | None] = self._loop.create_future()
         self._fault: Exception | None = None
         self._send_queue = SendQueue(self._write, session.settings.lines_per_second)
+        self.send_line = self._send_queue.send
         self._opening = asyncio.timeout(CONNECT_TIMEOUT)
         self._heard = self._loop.time()
 
@@ -314,18 +310,6 @@ class IrcConnection(asyncio.Protocol):
         if self._plugins:
             self._plugins.notify("connection_lost")
 
-    def send_line(
-        self,
-        line: str,
-        urgent: bool = False,
-        idle: bool = False,
-        sender: str = "",
-        turn: object = None,
-        written: Callable[[], object] | None = None,
-    ) -> Sent:
-        """Queue a line in the send queue."""
-        return self._send_queue.send(line, urgent, idle, sender, turn, written)
-
     def flush(self) -> None:
         """Queue the outgoing messages of the session."""
         for outgoing in self._session.pop_outgoing():
@@ -337,7 +321,7 @@ class IrcConnection(asyncio.Protocol):
             if outgoing.delay:
                 self._send_queue.later(outgoing.delay, line, outgoing.urgent, outgoing.unless)
             else:
-                self._send_queue.send(line, outgoing.urgent, outgoing.idle)
+                self.send_line(line, outgoing.urgent, outgoing.idle)
 
     async def lag(self) -> float | None:
         """Measure the seconds until the server answers a PING; None if the connection is closed.

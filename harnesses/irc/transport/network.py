@@ -45,17 +45,9 @@ RECONNECT_DELAYS = 2.0, 300.0
 SILENCE_LIMIT = 90.0
 """Seconds of silence before a PING is sent; after as many again the connection is dropped."""
 
-QUIT_TIMEOUT = 2.0
-"""Seconds that the server has to close the connection after our QUIT."""
-
-WHOIS_TIMEOUT = 10.0
-"""Timeout in seconds of a WHOIS."""
-
-LAG_TIMEOUT = 5.0
-"""Timeout in seconds of a lag measurement."""
-
-ECHO_TIMEOUT = 10.0
-"""Seconds to wait for the receipt of a line before the server is asked by a PING."""
+QUIT_TIMEOUT, WHOIS_TIMEOUT, LAG_TIMEOUT, ECHO_TIMEOUT = 2.0, 10.0, 5.0, 10.0
+"""Seconds that the server has to close the connection after our QUIT, to answer a WHOIS, to answer
+the PING of a lag measurement, and to send the receipt of a line before it is asked by a PING."""
 
 FENCE_INTERVAL = 2
 """Number of texts after which a PING is sent to a server that does not echo our lines."""

@@ -32,20 +32,17 @@ async def connect(proxy: str, host: str, port: int, bind: str | None = None) -> 
         if bind:
             connection.bind((bind, 0))
         await loop.sock_connect(connection, address)
-        login = _login(where.username, where.password)
+        login = b""  # the request of RFC 1929
+        if where.username:
+            words = [
+                unquote(word).encode()[:255] for word in (where.username, where.password or "")
+            ]
+            login = b"\x01" + b"".join(bytes([len(word)]) + word for word in words)
         await _negotiate(connection, login, host, port)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _login(name: str | None, password: str | None) -> bytes:
-    """Return the request of RFC 1929, empty without a name."""
-    if not name:
-        return b""
-    words = [unquote(word).encode()[:255] for word in (name, password or "")]
-    return b"\x01" + b"".join(bytes([len(word)]) + word for word in words)
 
 
 async def _negotiate(connection: socket.socket, login: bytes, host: str, port: int) -> None:

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from harnesses.irc.transport import socks
-from storage.chat_log.event import PUBLIC
-from storage.log import Query
+from storage.chat_log.event import PUBLIC, SPOKEN
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.settings import log_path
 from terrarium.config import Config
-from tests.kit.irc_client import irc_client
+from tests.kit.irc_client import irc_client, irc_member
 from tests.kit.irc_network import Ears, joined, running
 from tests.kit.irc_script import listening
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
@@ -46,39 +48,29 @@ async def test_prefix_admins_mark_and_persona_are_each_networks_own(tmp_path: Pa
         ):
             for each in (bob, bob_there):
                 await each.join(ROOM)
-            await bob.say(ROOM, ".ask one?")
-            await bob.expect(rf"PRIVMSG {ROOM} :bob: ~ ok$")
-            await bob_there.say(ROOM, "!ask two?")
-            await bob_there.expect(rf"PRIVMSG {ROOM} :bob: ok$")
+            await bob.ask(".ask one?", rf"PRIVMSG {ROOM} :bob: ~ ok$")
+            await bob_there.ask("!ask two?", rf"PRIVMSG {ROOM} :bob: ok$")
             first, second = (request["messages"][0]["content"] for request in script.requests)
             assert "A pirate." in second
             assert "A pirate." not in first
-            await bob.say(ROOM, ".status")
-            await bob.expect("Only admins may do that")
-            await bob_there.say(ROOM, "!status")
-            await bob_there.expect(r"NOTICE bob :.*up 0:|PRIVMSG \S+ :bob: up 0:")
+            await bob.ask(".status", "Only admins may do that")
+            await bob_there.ask("!status", r"NOTICE bob :.*up 0:|PRIVMSG \S+ :bob: up 0:")
 
 
-async def test_a_reload_takes_another_nick_and_connects_to_another_network_at_once(
-    tmp_path: Path,
-) -> None:
+async def test_a_reload_takes_another_nick_and_connects_elsewhere_at_once(tmp_path: Path) -> None:
     async with embedded_ircd() as one, ngircd() as two:
         config = config_of(tmp_path, NOBODY, one={"port": one.port})
-        async with irc_tendril(config) as tendril, irc_client(one.port, "alice") as alice:
-            await alice.join(ROOM)
+        async with irc_tendril(config) as tendril, irc_member(one.port, "alice") as alice:
             gaia = {"port": one.port, "nick": "Gaia"}
             both = config_of(tmp_path, NOBODY, one=gaia, two={"port": two.port})
             tendril.apply_config(both)
             await alice.expect(r":Terra!\S+ NICK :?Gaia$")
             await tendril.networks["two"].all_joined.wait()
-            async with irc_client(two.port, "bob") as bob:
-                await bob.join(ROOM)
-                await bob.say(ROOM, ".ping")
-                await bob.expect(rf"PRIVMSG {ROOM} :bob: pong$")
+            async with irc_member(two.port, "bob") as bob:
+                await bob.ask(".ping", rf"PRIVMSG {ROOM} :bob: pong$")
                 tendril.apply_config(config_of(tmp_path, NOBODY, two={"port": two.port}))
                 await alice.expect(r":Gaia!\S+ QUIT ")
-                await bob.say(ROOM, ".ping")
-                await bob.expect(rf"PRIVMSG {ROOM} :bob: pong$")
+                await bob.ask(".ping", rf"PRIVMSG {ROOM} :bob: pong$")
 
 
 async def test_another_connection_of_ours_is_no_person(tmp_path: Path) -> None:
@@ -88,13 +80,11 @@ async def test_another_connection_of_ours_is_no_person(tmp_path: Path) -> None:
             "two": {"port": ircd.port, "nick": "Pirate"},
         }
         config = config_of(tmp_path, NOBODY, **both)
-        async with irc_tendril(config) as tendril, irc_client(ircd.port, "alice") as alice:
-            await alice.join(ROOM)
+        async with irc_tendril(config) as tendril, irc_member(ircd.port, "alice") as alice:
             pirate = tendril.networks["two"]
             assert await pirate.say("PRIVMSG", ROOM, "Duo: .version")
             await alice.expect("Duo: .version$")
-            await alice.say(ROOM, "Duo: .ping")
-            await alice.expect(r":Duo!\S+ PRIVMSG \S+ :alice: pong$")
+            await alice.ask("Duo: .ping", r":Duo!\S+ PRIVMSG \S+ :alice: pong$")
             await tendril.services.log.flush()
             events = await tendril.services.log.find(Query(scope=PUBLIC, network="one"))
             assert not [line for line in alice.lines if "Pirate: Terrarium" in line]
@@ -178,8 +168,26 @@ async def test_a_login_that_the_proxy_refuses_is_told() -> None:
 
 
 async def test_the_connection_comes_from_the_address_that_is_configured() -> None:
-    async with (
-        embedded_ircd() as ircd,
-        joined(ircd.port, Ears(), bind="127.0.0.2") as network,
-    ):
+    async with embedded_ircd() as ircd, joined(ircd.port, Ears(), bind="127.0.0.2") as network:
         assert network.session.source.host == "127.0.0.2"
+
+
+async def test_two_networks_are_answered_and_one_that_dies_stops_no_other(tmp_path: Path) -> None:
+    async with embedded_ircd() as one, ngircd() as two, ScriptedOpenAI() as script:
+        config = config_of(tmp_path, script.url, one={"port": one.port}, two={"port": two.port})
+        async with irc_tendril(config), irc_member(two.port, "bob") as bob:
+            async with irc_member(one.port, "alice") as alice:
+                await alice.say(ROOM, "the key is under the mat")
+                script.say("To alice.").say("To bob.").say("To bob again.")
+                await alice.say(ROOM, ".terrarium where is the key?")
+                await alice.expect(rf"PRIVMSG {ROOM} :alice: ~ To alice\.$")
+                await bob.ask(".terrarium where is the key?", rf"PRIVMSG {ROOM} :bob: ~ To bob\.$")
+                assert "under the mat" in str(script.requests[0])
+                assert "under the mat" not in str(script.requests[1])
+                await one.kill()
+                await alice.wait_closed()
+            await bob.ask(".terrarium and now?", rf"PRIVMSG {ROOM} :bob: ~ To bob again\.$")
+    async with Database.open(log_path(config)) as database:
+        events = await ChatLog(database).find(Query(scope=PUBLIC, types=SPOKEN))
+    said = {(event.network, event.nick) for event in events}
+    assert said == {("one", "alice"), ("one", "Terra"), ("two", "bob"), ("two", "Terra")}

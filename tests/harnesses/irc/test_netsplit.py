@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_client import IrcClient, irc_client, irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.netsplit import hub
 from tests.kit.openai_script import ScriptedOpenAI
@@ -19,31 +19,25 @@ async def has_come(watcher: IrcClient, nick: str) -> None:
 async def test_a_netsplit_is_logged_once_and_nothing_is_answered_twice(tmp_path: Path) -> None:
     async with hub() as net, ScriptedOpenAI() as script:
         config = irc_config(tmp_path, net.ircd.port, script.url)
-        async with irc_tendril(config), irc_client(net.ircd.port, "bob") as bob:
-            await bob.join(ROOM)
+        async with irc_tendril(config), irc_member(net.ircd.port, "bob") as bob:
             async with (
                 net.leaf() as leaf,
-                irc_client(leaf.port, "alice") as alice,
+                irc_member(leaf.port, "alice") as alice,
                 irc_client(leaf.port, "carol") as carol,
             ):
-                await alice.join(ROOM)
                 await has_come(bob, "alice")
                 await carol.join(ROOM)
                 await has_come(bob, "carol")
                 script.say("Before.")
-                await alice.say(ROOM, ".terrarium one")
-                await alice.expect("alice: Before")
+                await alice.ask(".terrarium one", "alice: Before")
                 await leaf.kill()
                 for _ in range(2):
                     await bob.expect(r"^:(alice|carol)!\S+ QUIT ")
-                await bob.say(ROOM, ".ping")
-                await bob.expect("bob: pong")
-            async with net.leaf() as leaf, irc_client(leaf.port, "alice") as alice:
-                await alice.join(ROOM)
+                await bob.ask(".ping", "bob: pong")
+            async with net.leaf() as leaf, irc_member(leaf.port, "alice") as alice:
                 await has_come(bob, "alice")
                 script.say("After.")
-                await alice.say(ROOM, ".terrarium two")
-                await alice.expect("alice: After")
+                await alice.ask(".terrarium two", "alice: After")
                 await bob.say(ROOM, ".ping")
                 await alice.expect("bob: pong")
     seen = await logged(config)

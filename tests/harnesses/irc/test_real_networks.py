@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from harnesses.core.tendril.status import ProcessState, report
 from harnesses.irc.tendril import IrcTendril
-from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_client import IrcClient, irc_client, irc_member
 from tests.kit.irc_network import Ears, joined, running
 from tests.kit.irc_tendril import (
     ROOM,
@@ -24,8 +24,9 @@ from tests.kit.irc_tendril import (
     logged,
 )
 from tests.kit.ircd import OPERATORS, SERVERS, embedded_ircd, inspircd, ngircd
+from tests.kit.jumping_loop import JumpingLoop, jump
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.ports import free_port
 
 OPER = OPERATORS + "".join(f'<module name="{name}">' for name in ("sanick", "sajoin", "redirect"))
@@ -43,13 +44,6 @@ async def a_bot(
     ):
         await alice.join(ROOM)
         yield tendril, alice
-
-
-@asynccontextmanager
-async def a_room_of(keeper: IrcClient) -> AsyncIterator[None]:
-    """The room, with its operator in it before anybody else."""
-    await keeper.join(ROOM)
-    yield
 
 
 async def until_state(data: Path, *words: str) -> str:
@@ -80,9 +74,7 @@ async def test_an_answer_that_is_ready_while_the_connection_is_away_is_given_aft
             await alice.say(ROOM, ".terrarium what is it?")
             await script.arrived(1)
             await first.kill()
-        async with asyncio.timeout(PATIENCE):
-            while tendril.networks["irc"].connected.is_set():  # noqa: ASYNC110
-                await asyncio.sleep(0.01)  # what is gone has no event of its own
+        await until(lambda: not tendril.networks["irc"].connected.is_set())
         script.release()
         async with kind(port):
             # Whoever comes back may be later than the answer; it is kept once the server has it.
@@ -100,8 +92,7 @@ async def test_words_that_a_channel_refuses_are_neither_logged_nor_remembered(
 ) -> None:
     async with ScriptedOpenAI() as script, SERVERS[server]() as ircd:
         async with (
-            irc_client(ircd.port, "keeper") as keeper,
-            a_room_of(keeper),
+            irc_member(ircd.port, "keeper") as keeper,  # before anybody else: its operator
             a_bot(tmp_path, ircd.port, script.url) as (tendril, alice),
         ):
             await keeper.send(f"MODE {ROOM} +mv alice")
@@ -111,8 +102,7 @@ async def test_words_that_a_channel_refuses_are_neither_logged_nor_remembered(
             told = await alice.expect(r":Terra!\S+ NOTICE alice :(.*)")
             assert f"[{ROOM}] I cannot answer there" in told[1]
             assert await kept_turns(tendril, conversation_with("alice", server)) == []
-            await alice.say(ROOM, ".ping")
-            await alice.expect(r":Terra!\S+ NOTICE alice :.* I cannot answer there")
+            await alice.ask(".ping", r":Terra!\S+ NOTICE alice :.* I cannot answer there")
         said = await logged(irc_config(tmp_path, ircd.port, script.url))
     assert not any("Nobody hears" in text for _, _, text in said)
 
@@ -123,9 +113,7 @@ async def test_a_private_answer_to_nobody_is_not_logged_as_said() -> None:
         assert await network.say("PRIVMSG", "#c", "hello") == ["hello"]
 
 
-async def test_a_nick_that_an_operator_takes_is_regained_and_always_an_address(
-    tmp_path: Path,
-) -> None:
+async def test_a_nick_that_an_operator_takes_is_regained_and_an_address(tmp_path: Path) -> None:
     async with (
         ScriptedOpenAI() as script,
         inspircd(extra=OPER) as ircd,
@@ -134,8 +122,7 @@ async def test_a_nick_that_an_operator_takes_is_regained_and_always_an_address(
         await alice.become_operator()
         await alice.send("SANICK Terra Guest123")
         await alice.expect(r":Terra!\S+ NICK :?Guest123")
-        await alice.say(ROOM, "Terra: hi")
-        await alice.expect(rf":Guest123!\S+ PRIVMSG {ROOM} :alice: ok")
+        await alice.ask("Terra: hi", rf":Guest123!\S+ PRIVMSG {ROOM} :alice: ok")
         await alice.expect(r":Guest123!\S+ NICK :?Terra$")
 
 
@@ -149,9 +136,7 @@ async def test_without_monitor_a_nick_whose_holder_shares_no_channel_is_regained
         await holder.send("QUIT :have it")
         await holder.wait_closed()
         network.send_line("ISON Terra")  # as the session asks every half minute
-        async with asyncio.timeout(PATIENCE):
-            while network.nick != "Terra":  # noqa: ASYNC110 - in a channel nobody tells
-                await asyncio.sleep(0.02)
+        await until(lambda: network.nick == "Terra")
 
 
 async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_path: Path) -> None:
@@ -169,8 +154,7 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
             words = ("#ban: Cannot join", "(474)", "#key: Cannot join", "#inv: Cannot join")
             status = await until_state(tmp_path, "ready", *words)
             assert status.startswith(f"{ProcessState.READY}: Terra on {ROOM}")
-            await keeper.say("Terra", ".status")
-            await keeper.expect("not in #ban: Cannot join")
+            await keeper.ask(".status", "not in #ban: Cannot join", room="Terra")
             await keeper.send("INVITE Terra #inv")
             await keeper.expect(r":Terra!\S+ JOIN :?#inv")
             await keeper.join("#far")
@@ -179,17 +163,14 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
             async with irc_client(ircd.port, "mallory") as mallory:
                 await mallory.join("#trap")
                 await mallory.send("INVITE Terra #trap")
-                await mallory.say("Terra", ".ping")
-                await mallory.expect("pong")
+                await mallory.ask(".ping", "pong", room="Terra")
                 assert "#trap" not in tendril.networks["irc"].roster.channels
         finally:
             running_bot.cancel()
             await asyncio.gather(running_bot, return_exceptions=True)
 
 
-async def test_the_status_says_that_services_do_not_know_us_where_they_are_to(
-    tmp_path: Path,
-) -> None:
+async def test_the_status_says_when_services_do_not_know_us(tmp_path: Path) -> None:
     async with embedded_ircd() as ircd:
         irc = {"sasl_username": "terra", "sasl_password": "sesame", "sasl": ["PLAIN"]}
         async with irc_tendril(irc_config(tmp_path, ircd.port, NOBODY, irc=irc)):
@@ -214,14 +195,16 @@ async def test_a_channel_that_forwards_and_one_that_we_are_forced_into_are_left(
     assert {event.channel for event in ears.events} == {"#d"}
 
 
-async def test_tls_to_a_port_without_it_says_so() -> None:
-    with capture_logs() as logs:
-        async with (
-            ngircd() as ircd,
-            running(ircd.port, Ears(), tls=True),
-            asyncio.timeout(PATIENCE),
-        ):
-            while not any(entry["event"] == "irc.connect_failed" for entry in logs):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)  # the log is all there is to see
-    [error] = [entry["error"] for entry in logs if entry["event"] == "irc.connect_failed"][:1]
-    assert "does not speak TLS" in error
+def test_tls_to_a_port_without_it_says_so() -> None:
+    async def connect() -> None:
+        async with ngircd() as ircd, running(ircd.port, Ears(), tls=True):
+            while not errors():  # in steps: the time-out of the handshake is the first to be over
+                jump(1.0)
+                await asyncio.sleep(0.01)
+
+    def errors() -> list[str]:
+        return [entry["error"] for entry in logs if entry["event"] == "irc.connect_failed"]
+
+    with capture_logs() as logs, asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        runner.run(connect())
+    assert "does not speak TLS" in errors()[0]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.certificates import Certificate, certificate
-from tests.kit.command import begun, line_with
+from tests.kit.certificates import certificate
+from tests.kit.command import begun
 from tests.kit.irc_script import listening
 from tests.kit.patience import PATIENCE
 
@@ -66,47 +66,10 @@ async def test_plain_logs_in_with_a_long_password(tmp_path: Path) -> None:
         assert await wire.answer() == "CAP END"
 
 
-@pytest.fixture
-def good(tmp_path: Path) -> Certificate:
-    return certificate(tmp_path, "good")
-
-
-def trusting(good: Certificate) -> str:
-    return f'tls_fingerprints = ["{good.fingerprint}"]'
-
-
-async def test_a_certificate_is_trusted_by_its_fingerprint(
-    tmp_path: Path, good: Certificate
-) -> None:
-    async with (
-        listening(good.server()) as server,
-        run(tmp_path, server.port, "tls = true", trusting(good)),
-    ):
-        assert await (await server.accept()).line() == "CAP LS 302"
-
-
-async def test_another_certificate_gets_not_a_byte(tmp_path: Path, good: Certificate) -> None:
-    async with (
-        listening(certificate(tmp_path, "bad").server()) as server,
-        run(tmp_path, server.port, "tls = true", trusting(good)) as process,
-    ):
-        assert await (await server.accept()).at_end() == b""
-        await line_with(process.stderr, "is not trusted")
-
-
-async def test_an_authority_can_vouch_for_a_certificate(tmp_path: Path, good: Certificate) -> None:
-    async with (
-        listening(good.server()) as server,
-        run(tmp_path, server.port, "tls = true", SSL_CERT_FILE=str(good.path)),
-    ):
-        assert await (await server.accept()).line() == "CAP LS 302"
-
-
 @pytest.mark.slow
-async def test_tls_is_insisted_on_for_as_long_as_the_server_has_said(
-    tmp_path: Path, good: Certificate
-) -> None:
-    settings = (trusting(good), 'password = "secret"')
+async def test_tls_is_insisted_on_for_as_long_as_the_server_has_said(tmp_path: Path) -> None:
+    good = certificate(tmp_path, "good")
+    settings = (f'tls_fingerprints = ["{good.fingerprint}"]', 'password = "secret"')
     async with listening() as plain, listening(good.server()) as secure:
         async with run(tmp_path, plain.port, *settings) as process:
             wire = await plain.accept()
@@ -130,34 +93,3 @@ async def test_tls_is_insisted_on_for_as_long_as_the_server_has_said(
         assert plain.wires.empty()
         async with run(tmp_path, plain.port):
             assert await (await plain.accept()).line() == "CAP LS 302", "it has been taken back"
-
-
-async def test_there_is_no_way_back_to_clear_text(tmp_path: Path, good: Certificate) -> None:
-    async with listening() as plain:
-        async with (
-            listening(good.server()) as secure,
-            run(tmp_path, plain.port, trusting(good)) as process,
-        ):
-            wire = await plain.accept()
-            await wire.say(f"CAP * LS :sts=port={secure.port}")
-            wire = await secure.accept()
-            await wire.say("CAP * LS :sts=duration=1000")
-            await wire.until("CAP END")
-            assert await stopped(process) == 0
-        async with run(tmp_path, plain.port, trusting(good)) as process:
-            for _ in range(2):
-                await line_with(process.stderr, "irc.connect_failed")
-        assert plain.wires.empty()
-
-
-async def test_a_certificate_nobody_trusts_is_no_way_to_upgrade(
-    tmp_path: Path, good: Certificate
-) -> None:
-    async with listening() as plain, listening(good.server()) as secure:
-        async with run(tmp_path, plain.port) as process:
-            wire = await plain.accept()
-            await wire.say(f"CAP * LS :sts=port={secure.port}")
-            await line_with(process.stderr, "CERTIFICATE_VERIFY_FAILED")
-            await line_with(process.stderr, "irc.connect_failed")
-        assert plain.wires.empty()
-        assert secure.wires.empty()

@@ -20,9 +20,7 @@ pytestmark = pytest.mark.process
 ASKING = ".terrarium tell me a story about toads"
 
 
-async def test_a_question_is_answered_and_another_refused_before_the_bot_quits(
-    tmp_path: Path,
-) -> None:
+async def test_a_question_is_answered_and_another_refused_before_we_quit(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, inspircd() as ircd:
         settings = {"IRC_SERVER": "127.0.0.1", "IRC_PORT": str(ircd.port)}
         settings |= {"AGENT_API_URL": script.url}
@@ -36,8 +34,7 @@ async def test_a_question_is_answered_and_another_refused_before_the_bot_quits(
                 await person.join("#terrarium")
             await ada.expect(r"^:Terra!\S+ JOIN ")
             script.say("Toads live in ponds.").hang("Once")
-            await ada.say("#terrarium", ASKING)
-            await ada.expect("ada: Toads live in ponds")
+            await ada.ask(ASKING, "ada: Toads live in ponds", room="#terrarium")
             await bob.say("#terrarium", ASKING)
             await script.arrived(2)
             process.send_signal(signal.SIGTERM)
@@ -47,9 +44,7 @@ async def test_a_question_is_answered_and_another_refused_before_the_bot_quits(
 
 
 @pytest.mark.slow
-async def test_everything_stops_in_an_order_in_which_an_answer_still_arrives(
-    tmp_path: Path,
-) -> None:
+async def test_everything_stops_in_an_order_in_which_answers_still_arrive(tmp_path: Path) -> None:
     async with (
         ScriptedOpenAI() as script,
         up(tmp_path, script, {}) as bot,

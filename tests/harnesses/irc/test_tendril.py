@@ -10,7 +10,7 @@ from storage.chat_log.event import PUBLIC, SPOKEN
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.settings import log_path
-from tests.kit.irc_client import irc_client
+from tests.kit.irc_client import irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd, inspircd
 from tests.kit.openai_script import ScriptedOpenAI
@@ -21,11 +21,9 @@ async def test_a_question_is_answered_from_the_lines_before_it(tmp_path: Path) -
         embedded_ircd() as ircd,
         ScriptedOpenAI() as script,
         irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
-        irc_client(ircd.port, "alice") as alice,
-        irc_client(ircd.port, "bob") as bob,
+        irc_member(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "bob") as bob,
     ):
-        await alice.join(ROOM)
-        await bob.join(ROOM)
         await bob.say(ROOM, "the deploy is at nine")
         await bob.settle()
         script.say("At nine, says bob.")
@@ -44,11 +42,9 @@ async def test_every_kind_of_event_is_logged_in_order(tmp_path: Path) -> None:
         config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9")
         async with (
             irc_tendril(config),
-            irc_client(ircd.port, "alice") as alice,
-            irc_client(ircd.port, "bob") as bob,
+            irc_member(ircd.port, "alice") as alice,
+            irc_member(ircd.port, "bob") as bob,
         ):
-            await alice.join(ROOM)
-            await bob.join(ROOM)
             await bob.settle()
             for line in (
                 f"PRIVMSG {ROOM} :héllo",
@@ -62,8 +58,7 @@ async def test_every_kind_of_event_is_logged_in_order(tmp_path: Path) -> None:
                 await bob.send(line)
             await alice.expect("QUIT")
             await alice.say(ROOM, b"caf\xe9")
-            await alice.say(ROOM, ".ping")
-            await alice.expect("alice: pong")
+            await alice.ask(".ping", "alice: pong")
     seen = await logged(config)
     start = seen.index(("JOIN", "bob", "")) + 1
     assert seen[start : start + 10] == [
@@ -80,23 +75,18 @@ async def test_every_kind_of_event_is_logged_in_order(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_reply_does_not_wait_for_the_log_and_is_logged_behind_its_question(
-    tmp_path: Path,
-) -> None:
+async def test_a_reply_does_not_wait_for_the_log_and_follows_its_question(tmp_path: Path) -> None:
     async with inspircd() as ircd:
         config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9")
-        async with irc_tendril(config) as tendril, irc_client(ircd.port, "alice") as alice:
-            await alice.join(ROOM)
+        async with irc_tendril(config) as tendril, irc_member(ircd.port, "alice") as alice:
             await tendril.services.log.flush()
             with closing(sqlite3.connect(log_path(config), isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
                 for _ in range(2):
-                    await alice.say(ROOM, ".ping")
-                    await alice.expect("alice: pong")
+                    await alice.ask(".ping", "alice: pong")
                 assert not other.execute("SELECT 1 FROM events WHERE text = '.ping'").fetchone()
                 other.execute("COMMIT")
-            await alice.say(ROOM, ".ping")
-            await alice.expect("alice: pong")
+            await alice.ask(".ping", "alice: pong")
             await alice.settle()
         async with Database.open(log_path(config)) as database:
             events = await ChatLog(database).find(Query(scope=PUBLIC, types=SPOKEN))

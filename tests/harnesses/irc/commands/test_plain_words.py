@@ -12,7 +12,7 @@ from tests.harnesses.irc.commands.test_privacy import texts
 from tests.harnesses.irc.commands.test_registry import NOBODY, OTHER, alice_in, ask
 from tests.harnesses.irc.commands.test_reminders import HOUR, MINUTE, NOON, world
 from tests.kit.clock import ManualClock
-from tests.kit.irc_client import irc_client
+from tests.kit.irc_client import irc_member
 from tests.kit.irc_tendril import ROOM, person
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.readings import by_cues
@@ -43,8 +43,7 @@ async def test_reminders_in_plain_words_need_no_model(tmp_path: Path) -> None:
         await it.alice.say(ROOM, ".terrarium erinnere mich in einer Stunde an den Tee")
         await it.alice.expect("on Fri 2026-05-01 at 13:00 UTC. Its number is 3")
         script.reads = READS
-        await it.alice.say(ROOM, ".remind 10m stretch")
-        await it.alice.expect("on Fri 2026-05-01 at 12:10 UTC. Its number is 4")
+        await it.alice.ask(".remind 10m stretch", "on Fri 2026-05-01 at 12:10 UTC. Its number is 4")
         await it.alice.say(ROOM, ".remind tomorrow water the plants")
         await it.alice.expect("on Sat 2026-05-02 at 09:00 UTC. Its number is 5")
         assert "at 12:10 UTC: stretch" in await it.alice.told(".terrarium what are my reminders?")
@@ -94,10 +93,8 @@ async def test_what_is_kept_of_a_person_is_told_to_them_alone(tmp_path: Path) ->
         it.tendril(ManualClock(NOON), script.url) as tendril,
     ):
         script.reads, script.card = READS, dict(TINY)
-        await it.alice.say(ROOM, ".remember that I like frogs")
-        await it.alice.expect("I will remember: I like frogs")
-        await it.alice.say(ROOM, ".remember my name is Ada")
-        await it.alice.expect("your name is Ada")
+        await it.alice.ask(".remember that I like frogs", "I will remember: I like frogs")
+        await it.alice.ask(".remember my name is Ada", "your name is Ada")
         await it.alice.say(ROOM, ".terrarium what do you remember about me?")
         await it.alice.expect(r"NOTICE alice :\[#terrarium\] I remember about you here: name = Ada")
         await it.alice.expect(r"NOTICE alice :Noted: I like frogs\.")
@@ -115,8 +112,7 @@ async def test_what_is_remembered_in_one_place_is_not_told_in_another(tmp_path: 
         await alice.join(OTHER)
         await ask(alice, ".remember pin 4711")
         assert "called pin" in await alice.told(".recall pin", OTHER)
-        async with irc_client(tendril.networks.settings.port, "bob") as bob:
-            await bob.join(ROOM)
+        async with irc_member(tendril.networks.settings.port, "bob") as bob:
             assert "called pin" in await bob.told(".recall pin")
 
 
@@ -130,10 +126,8 @@ async def test_nothing_is_remembered_of_who_is_not_logged(tmp_path: Path) -> Non
 
 async def test_a_time_zone_that_is_remembered_counts_at_once(tmp_path: Path) -> None:
     async with world(tmp_path) as it, it.life(NOON):
-        await it.alice.say(ROOM, ".remember my time zone is Vienna")
-        await it.alice.expect("your timezone is Europe/Vienna")
-        await it.alice.say(ROOM, ".remind at 18:00 tea")
-        await it.alice.expect("on Fri 2026-05-01 at 18:00 Europe/Vienna")
+        await it.alice.ask(".remember my time zone is Vienna", "your timezone is Europe/Vienna")
+        await it.alice.ask(".remind at 18:00 tea", "on Fri 2026-05-01 at 18:00 Europe/Vienna")
         assert "no time zone Mordor" in await it.alice.told(".remember my timezone is Mordor")
 
 
@@ -148,18 +142,10 @@ async def test_the_bot_says_what_it_is_in_written_words(tmp_path: Path) -> None:
         assert script.requests == []
 
 
-async def test_a_question_that_looks_like_a_command_goes_to_the_model(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
-        for question in ("can you remind me what the capital of France is?", "remember the alamo?"):
-            script.say("Well.")
-            assert await ask(alice, f".terrarium {question}") == "Well."
-        assert len(script.requests) == 2
-
-
-async def test_a_capable_model_is_asked_what_a_command_in_plain_words_leaves_over(
-    tmp_path: Path,
-) -> None:
+async def test_a_capable_model_is_asked_what_commands_leave_over(tmp_path: Path) -> None:
     questions = (
+        "can you remind me what the capital of France is?",
+        "remember the alamo?",
         "remind me in 2 hours to check the oven and also tell me what bob said about the pump",
         "erinnere mich morgen um 9 an den Sensor und sag mir, was dieter dazu gesagt hat",
         "choose between hagen and staging for the transcoder, given what ada said",
@@ -187,21 +173,16 @@ async def test_a_tiny_model_is_spared_all_that_a_form_recognises(tmp_path: Path)
             assert script.requests == []
 
 
-async def test_a_confirmation_works_as_it_is_printed(tmp_path: Path) -> None:
-    irc = {"command_prefix": "!"}
-    async with alice_in(tmp_path, NOBODY, irc=irc) as (alice, _):
-        await alice.say(ROOM, "my word")
-        await alice.say(ROOM, "!forget me")
-        asked = await alice.expect(
-            r"NOTICE alice :\[#terrarium\] .* write within two minutes: (!forget me \w+)$"
-        )
-        assert (await alice.told(asked[1])).startswith("Forgotten: ")
-
-
 async def test_forget_me_in_plain_words_is_not_logged_and_asks_back(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
-        await alice.say("Terra", "my word")
-        await alice.expect("PRIVMSG alice :")
+    irc = {"command_prefix": "!"}
+    async with (
+        ScriptedOpenAI() as script,
+        alice_in(tmp_path, script.url, irc=irc) as (alice, tendril),
+    ):
+        await alice.ask("my word", "PRIVMSG alice :", room="Terra")
         word = (await alice.told("forget me", "Terra")).split()[-1]
         assert (await alice.told(f"forget me {word}", "Terra")).startswith("Forgotten: ")
         assert "forget me" not in "".join(await texts(tendril))
+        await alice.say(ROOM, "a word")
+        asked = await alice.ask("!forget me", r"NOTICE alice :.* two minutes: (!forget me \w+)$")
+        assert (await alice.told(asked[1])).startswith("Forgotten: "), "as it is printed"

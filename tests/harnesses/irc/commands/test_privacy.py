@@ -49,8 +49,7 @@ async def test_who_says_nolog_is_not_logged_until_they_take_it_back(tmp_path: Pa
         await alice.send("NICK alice")
         assert await alice.told(".nolog off") == "You are logged again."
         await alice.say(ROOM, "fourth")
-        await alice.say(ROOM, ".ping")
-        await alice.expect("alice: pong")
+        await alice.ask(".ping", "alice: pong")
         said = await texts(tendril)
         assert said[0] == "alice: first"
         assert "alice: fourth" in said
@@ -62,20 +61,16 @@ async def test_who_says_nolog_is_not_logged_until_they_take_it_back(tmp_path: Pa
 async def test_a_command_said_to_the_nick_is_the_command(tmp_path: Path) -> None:
     async with answering("Both are fine.") as script, alice_in(tmp_path, script.url) as alice_there:
         alice, tendril = alice_there
-        await alice.say(ROOM, "Terra: .nolog")
-        await alice.expect("NOTICE alice :.*I keep nothing more of what you say")
-        await alice.say(ROOM, "Terra: .nolog off")
-        await alice.expect("NOTICE alice :.*You are logged again")
-        await alice.say(ROOM, "Terra: .net or java?")
-        await alice.expect("alice: Both are fine")
+        await alice.ask("Terra: .nolog", "NOTICE alice :.*I keep nothing more of what you say")
+        await alice.ask("Terra: .nolog off", "NOTICE alice :.*You are logged again")
+        await alice.ask("Terra: .net or java?", "alice: Both are fine")
         assert "nolog" not in "".join(await texts(tendril))
         assert script.requests[0]["messages"][-1]["content"].endswith("alice asks: .net or java?")
 
 
 async def test_a_command_without_arguments_ignores_prose(tmp_path: Path) -> None:
     async with answering("Yes.") as script, alice_in(tmp_path, script.url) as (alice, _):
-        await alice.say(ROOM, ".terrarium is the pond deep?")
-        await alice.expect("alice: Yes")
+        await alice.ask(".terrarium is the pond deep?", "alice: Yes")
         for prose in (
             ".clear as mud",
             ".version 2 is out",
@@ -83,8 +78,7 @@ async def test_a_command_without_arguments_ignores_prose(tmp_path: Path) -> None
             ".stop it you two",
         ):
             await alice.say(ROOM, prose)
-        await alice.say(ROOM, ".clear")
-        await alice.expect("alice: Forgotten: our conversation of 1 turn")
+        await alice.ask(".clear", "alice: Forgotten: our conversation of 1 turn")
         await alice.say("Terra", ".version 2 is out")
         await alice.expect(r"PRIVMSG alice :\.version:|NOTICE alice :\.version:")
 
@@ -94,43 +88,29 @@ async def test_an_opt_out_survives_a_restart_and_bot_still_answers(tmp_path: Pat
         async with alice_in(tmp_path, script.url) as (alice, _):
             await alice.told(".nolog")
         async with alice_in(tmp_path, script.url) as (alice, _):
-            await alice.say(ROOM, f".terrarium what is {SECRET}?")
-            await alice.expect(f"alice: It is {SECRET}")
-            await alice.say(ROOM, ".terrarium and now?")
-            await alice.expect(f"alice: It is {SECRET}")
+            await alice.ask(f".terrarium what is {SECRET}?", f"alice: It is {SECRET}")
+            await alice.ask(".terrarium and now?", f"alice: It is {SECRET}")
     assert SECRET.encode() not in raw(tmp_path)
 
 
 async def test_a_marked_line_is_neither_logged_nor_remembered(tmp_path: Path) -> None:
-    async with (
-        answering("Fine.") as script,
-        alice_in(tmp_path, script.url) as (alice, _),
-    ):
+    async with answering("Fine.") as script, alice_in(tmp_path, script.url) as (alice, _):
         await alice.say(ROOM, f"[NoLog] {SECRET}")
-        await alice.say(ROOM, f".terrarium {SECRET} [nolog]")
-        await alice.expect("alice: Fine")
-        await alice.say(ROOM, ".terrarium and what did I say before?")
-        await alice.expect("alice: Fine")
+        await alice.ask(f".terrarium {SECRET} [nolog]", "alice: Fine")
+        await alice.ask(".terrarium and what did I say before?", "alice: Fine")
         assert SECRET not in str(script.requests[-1])
     assert SECRET.encode() not in raw(tmp_path)
 
 
-async def test_what_an_opted_out_person_said_before_is_not_shown_to_the_model(
-    tmp_path: Path,
-) -> None:
-    async with (
-        answering("Fine.") as script,
-        alice_in(tmp_path, script.url) as (alice, tendril),
-    ):
+async def test_what_an_opted_out_person_said_before_is_shown_to_no_model(tmp_path: Path) -> None:
+    async with answering("Fine.") as script, alice_in(tmp_path, script.url) as (alice, tendril):
         await alice.say(ROOM, f"once I said {SECRET}")
-        await alice.say(ROOM, ".ping")
-        await alice.expect("alice: pong")
+        await alice.ask(".ping", "alice: pong")
         await tendril.services.medium.log.opt_outs.add(
             "irc", Identity("Alice", "alice", "127.0.0.1")
         )
         await alice.send("NICK bob")
-        await alice.say(ROOM, ".terrarium what was said?")
-        await alice.expect("bob: Fine")
+        await alice.ask(".terrarium what was said?", "bob: Fine")
         assert SECRET not in str(script.requests[-1])
 
 
@@ -140,8 +120,7 @@ async def test_forget_me_asks_back_and_then_leaves_nothing(tmp_path: Path) -> No
         alice_in(tmp_path, script.url) as (alice, tendril),
     ):
         await alice.say(ROOM, f"my word is {SECRET}")
-        await alice.say(ROOM, ".terrarium what is my word?")
-        await alice.expect(f"alice: You said {SECRET}")
+        await alice.ask(".terrarium what is my word?", f"alice: You said {SECRET}")
         assert "forget me" in await alice.told(".forget")
         asked = await alice.told(".forget me")
         assert "events are yours" in asked
@@ -173,17 +152,12 @@ async def test_forget_me_ends_what_is_being_answered(tmp_path: Path) -> None:
 
 
 async def test_forget_me_reaches_what_was_made_of_it(tmp_path: Path) -> None:
-    async with (
-        answering("ok") as script,
-        alice_in(tmp_path, script.url) as (alice, tendril),
-    ):
+    async with answering("ok") as script, alice_in(tmp_path, script.url) as (alice, tendril):
         script.summed = lambda _: f"alice said {SECRET}"
         script.call("remember", {"key": "word", "value": SECRET}).say("Sure.")
-        await alice.say(ROOM, f".terrarium remember my word, {SECRET}")
-        await alice.expect("alice: Sure")
+        await alice.ask(f".terrarium remember my word, {SECRET}", "alice: Sure")
         for _ in range(3):
-            await alice.say(ROOM, ".terrarium go on")
-            await alice.expect("alice: ok")
+            await alice.ask(".terrarium go on", "alice: ok")
         await kept_turns(tendril, conversation_with("alice"))
         await settled(tendril._worker, tendril.jobs)
         layers = await tendril.database.fetch_all(
@@ -195,16 +169,14 @@ async def test_forget_me_reaches_what_was_made_of_it(tmp_path: Path) -> None:
         for table in ("memories", "memory_sources", "memory_rooms", "conversations"):
             assert await tendril.database.fetch_all(f"SELECT * FROM {table}") == []
         assert SECRET.encode() not in raw(tmp_path)
-        await alice.say(ROOM, ".terrarium what is my word?")
-        await alice.expect("alice: ok")
+        await alice.ask(".terrarium what is my word?", "alice: ok")
         assert SECRET not in str(script.requests[-1])
 
 
 async def test_somebody_else_under_the_nick_can_erase_nothing(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         await alice.say(ROOM, f"hers: {SECRET}")
-        await alice.say(ROOM, ".ping")
-        await alice.expect("alice: pong")
+        await alice.ask(".ping", "alice: pong")
         await alice.send("QUIT")
         await alice.wait_closed()
         async with IrcClient(tendril.networks.settings.port, "alice") as thief:

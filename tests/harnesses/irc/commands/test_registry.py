@@ -22,7 +22,7 @@ from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.outbox import Outbox
 from tests.kit.data_files import outbox_path
-from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_client import IrcClient, irc_client, irc_member
 from tests.kit.irc_tendril import (
     ROOM,
     conversation_with,
@@ -49,24 +49,21 @@ async def alice_in(
     async with (
         embedded_ircd() as ircd,
         irc_tendril(irc_config(data, ircd.port, api_url, **tables)) as tendril,
-        irc_client(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "alice") as alice,
     ):
-        await alice.join(ROOM)
         yield alice, tendril
 
 
 async def ask(client: IrcClient, words: str, room: str = ROOM) -> str:
     """Say `words` in `room` and return the first line of the reply."""
-    await client.say(room, words)
-    match = await client.expect(rf":Terra!\S+ PRIVMSG {room} :{client.nick}: (.*)$")
+    match = await client.ask(words, rf":Terra!\S+ PRIVMSG {room} :{client.nick}: (.*)$", room=room)
     return match[1]
 
 
 async def test_every_command_answers(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, _):
         await alice.say(ROOM, "the wiki moved to port 8443")
-        await alice.say(ROOM, ".search nothing like this")
-        await alice.expect("alice: Nothing found")
+        await alice.ask(".search nothing like this", "alice: Nothing found")
         found = await ask(alice, ".search WIKI port")
         assert found.endswith("the wiki moved to port 8443")
         assert "alice" not in found  # a quoted nick must not highlight its owner
@@ -99,9 +96,7 @@ async def test_a_line_that_only_looks_like_a_command_is_left_alone(tmp_path: Pat
         assert len(replies) == 1
 
 
-async def test_without_the_agent_server_one_sentence_says_so_and_the_log_goes_on_and_answers(
-    tmp_path: Path,
-) -> None:
+async def test_without_the_agent_server_the_log_goes_on_and_answers(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         answer = await ask(alice, ".terrarium how are you?")
         assert answer == "My model is not reachable at the moment; please ask again in a minute."
@@ -113,7 +108,7 @@ async def test_without_the_agent_server_one_sentence_says_so_and_the_log_goes_on
 
 
 async def test_a_search_finds_no_questions_to_the_bot(tmp_path: Path) -> None:
-    async with alice_in(tmp_path, NOBODY) as (alice, _):
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
         await alice.say(ROOM, "the cellar keys hang in the hall")
         await ask(alice, "Terra: who has the cellar keys?")
         await ask(alice, ".ask where are the cellar keys")
@@ -167,23 +162,23 @@ async def test_four_quick_questions_of_one_person_each_get_an_answer(tmp_path: P
     assert len(script.requests) == 4
 
 
-async def test_the_bot_is_asked_by_its_nick_or_with_an_at_sign(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script:
-        script.say("Hello.").say("Fine.")
-        async with alice_in(tmp_path, script.url) as (alice, _):
-            assert await ask(alice, "@Terra who are the frogs?") == "Hello."
-            assert await ask(alice, "terra: how are you?") == "Fine."
-            asked = script.requests[1]["messages"][-1]["content"]
-            assert asked.endswith("alice asks: how are you?")
-            assert await ask(alice, "@Terra") == "Ask me something: .terrarium QUESTION"
-            await alice.say(ROOM, "@Terraform is a tool")
-            assert await ask(alice, ".ping") == "pong"
+async def test_the_bot_is_asked_by_its_nick_and_answers_without_a_second(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
+        script.answer(Answer("Alice: hello.", reasoning="secret plan")).say("alice:")
+        assert await ask(alice, "@Terra who are the frogs?") == "hello."
+        [turn] = await kept_turns(tendril, conversation_with("alice"))
+        assert turn.messages[-1]["reasoning_content"] == "secret plan"
+        assert await ask(alice, "terra: how are you?") == "alice:"
+        asked = script.requests[1]["messages"][-1]["content"]
+        assert asked.endswith("alice asks: how are you?")
+        assert await ask(alice, "@Terra") == "Ask me something: .terrarium QUESTION"
+        await alice.say(ROOM, "@Terraform is a tool")
+        assert await ask(alice, ".ping") == "pong"
+        assert not any("secret" in line for line in alice.lines)
     assert len(script.requests) == 2
 
 
-async def test_an_answer_of_the_model_bears_the_mark_once_and_no_other_reply_does(
-    tmp_path: Path,
-) -> None:
+async def test_answers_of_the_model_bear_the_mark_once_and_no_other_reply(tmp_path: Path) -> None:
     async with (
         ScriptedOpenAI() as script,
         alice_in(tmp_path, script.url, irc={"mark": "🤖 "}) as (alice, _),
@@ -191,8 +186,7 @@ async def test_an_answer_of_the_model_bears_the_mark_once_and_no_other_reply_doe
         script.say("Yes.").say("🤖 Once.").say("/me nods")
         assert await ask(alice, ".terrarium do frogs sing?") == "🤖 Yes."
         assert await ask(alice, ".terrarium do toads sing?") == "🤖 Once."
-        await alice.say(ROOM, ".terrarium do newts nod?")
-        await alice.expect(rf"PRIVMSG {ROOM} :\x01ACTION 🤖 nods\x01$")
+        await alice.ask(".terrarium do newts nod?", rf"PRIVMSG {ROOM} :\x01ACTION 🤖 nods\x01$")
         assert await ask(alice, ".ping") == "pong"
 
 
@@ -200,8 +194,7 @@ async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None
     async with embedded_ircd() as ircd, ScriptedOpenAI() as script:
         config = irc_config(tmp_path, ircd.port, script.url)
         script.say("Noted.").say("Tea.")
-        async with irc_client(ircd.port, "alice") as alice:
-            await alice.join(ROOM)
+        async with irc_member(ircd.port, "alice") as alice:
             async with irc_tendril(config) as tendril:
                 await ask(alice, ".terrarium I drink tea")
                 assert len(await kept_turns(tendril, conversation_with("alice"))) == 1
@@ -211,24 +204,6 @@ async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None
         assert second[0] == first[0]  # the engine can use its cache
         assert "<alice> .terrarium I drink tea\n" in second[1]["content"]
         assert "<Terra> alice: Noted.\n" in second[1]["content"]
-
-
-async def test_what_the_model_thinks_is_kept_and_never_said(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
-        script.answer(Answer("Hello.", reasoning="secret plan"))
-        assert await ask(alice, ".terrarium hi") == "Hello."
-        [turn] = await kept_turns(tendril, conversation_with("alice"))
-        assert turn.messages[-1]["reasoning_content"] == "secret plan"
-        assert not any("secret" in line for line in alice.lines)
-
-
-async def test_model_output_cannot_send_commands_to_the_server(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
-        script.say("ok\r\nQUIT :pwned\r\n\x01ACTION x\x01\x00\x02bold")
-        assert await ask(alice, ".terrarium hi") == "ok"
-        await alice.expect(rf"PRIVMSG {ROOM} :QUIT :pwned$")
-        await alice.expect(rf"PRIVMSG {ROOM} :ACTION xbold$")
-        assert await ask(alice, ".ping") == "pong"
 
 
 async def test_a_question_sees_its_own_channel_only(tmp_path: Path) -> None:
@@ -243,10 +218,8 @@ async def test_a_question_sees_its_own_channel_only(tmp_path: Path) -> None:
         await alice.join(OTHER)
         await mallory.join(ROOM)
         await alice.say(OTHER, "the secret is plum")
-        await alice.say("Terra", ".search secret")
-        await alice.expect(r"PRIVMSG alice :Nothing found\.$")
-        await alice.say(OTHER, ".ping")
-        await alice.expect("pong")
+        await alice.ask(".search secret", r"PRIVMSG alice :Nothing found\.$", room="Terra")
+        await alice.ask(".ping", "pong", room=OTHER)
         assert await ask(mallory, ".search secret") == "Nothing found."
         script.call("search_log", {"query": "the secret is"}).say("I know no secret.")
         await ask(mallory, ".terrarium what is the secret?")
@@ -270,15 +243,13 @@ async def test_a_private_message_is_a_question_and_stays_private(tmp_path: Path)
         ScriptedOpenAI() as script,
         irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
         irc_client(ircd.port, "alice") as alice,
-        irc_client(ircd.port, "bob") as bob,
+        irc_member(ircd.port, "bob") as bob,
     ):
-        await bob.join(ROOM)
         script.say("Your PIN is safe.")
         await alice.say("Terra", "my pin is 4711")
         await alice.expect(r":Terra!\S+ PRIVMSG alice :Your PIN is safe\.$")
         assert await ask(bob, ".search pin") == "Nothing found."
-        await bob.say("Terra", ".search pin")
-        await bob.expect(r"PRIVMSG bob :Nothing found\.$")
+        await bob.ask(".search pin", r"PRIVMSG bob :Nothing found\.$", room="Terra")
         script.say("No idea.")
         await ask(bob, ".terrarium what is the pin of alice?")
         assert "4711" not in json.dumps(script.requests[1])
@@ -288,10 +259,9 @@ async def test_a_message_from_another_tendril_is_said_once(tmp_path: Path) -> No
     async with embedded_ircd() as ircd:
         config = irc_config(tmp_path, ircd.port, NOBODY)
         async with (
-            irc_client(ircd.port, "alice") as alice,
+            irc_member(ircd.port, "alice") as alice,
             Database.open(outbox_path(tmp_path)) as database,
         ):
-            await alice.join(ROOM)
             outbox = Outbox(database)
             await outbox.put("digest 1", Place("", ROOM), "Today:\nnothing")
             await outbox.put("digest 1", Place("", ROOM), "Today:\nnothing")
@@ -311,16 +281,13 @@ async def test_one_who_floods_questions_does_not_crowd_out_the_others(tmp_path: 
         embedded_ircd() as ircd,
         ScriptedOpenAI() as script,
         irc_tendril(irc_config(tmp_path, ircd.port, script.url, irc=USUAL)),
-        irc_client(ircd.port, "mallory") as mallory,
-        irc_client(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "mallory") as mallory,
+        irc_member(ircd.port, "alice") as alice,
     ):
-        await mallory.join(ROOM)
-        await alice.join(ROOM)
         for number in range(1_000):
             await mallory.say(ROOM, f".terrarium {number}")
         await mallory.settle()
-        await alice.say(ROOM, ".terrarium and me?")
-        await alice.expect(rf"PRIVMSG {ROOM} :alice: ok$")
+        await alice.ask(".terrarium and me?", rf"PRIVMSG {ROOM} :alice: ok$")
         before_hers = [line for line in alice.lines if "PRIVMSG #terrarium :mallory: " in line]
         assert len(before_hers) <= 10
         await mallory.expect(rf"PRIVMSG {ROOM} :mallory: ok$")
@@ -331,10 +298,3 @@ async def test_one_who_floods_questions_does_not_crowd_out_the_others(tmp_path: 
         assert len(told) == 1
         assert " NOTICE mallory :" in told[0]
         assert not any("Slowly" in line for line in alice.lines)
-
-
-async def test_an_answer_that_begins_with_the_nick_does_not_say_it_twice(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
-        script.say("Alice: yes.").say("alice:")
-        assert await ask(alice, ".terrarium well?") == "yes."
-        assert await ask(alice, ".terrarium well?") == "alice:"

@@ -11,7 +11,7 @@ from typing import Any
 
 from harnesses.irc.tendril import IrcTendril
 from tests.kit.clock import ManualClock
-from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_client import IrcClient, irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
@@ -49,11 +49,9 @@ class World:
 async def world(data: Path) -> AsyncIterator[World]:
     async with (
         embedded_ircd() as ircd,
-        irc_client(ircd.port, "alice") as alice,
-        irc_client(ircd.port, "bob") as bob,
+        irc_member(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "bob") as bob,
     ):
-        for client in (alice, bob):
-            await client.join(ROOM)
         yield World(data, ircd.port, alice, bob)
 
 
@@ -63,9 +61,7 @@ def said(client: IrcClient) -> list[str]:
     return [match[1] for match in found if match]
 
 
-async def test_a_reminder_survives_a_restart_and_is_said_where_it_was_asked_for(
-    tmp_path: Path,
-) -> None:
+async def test_a_reminder_survives_a_restart_and_is_said_in_its_place(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         async with it.life(NOON, agent={"timezone": "Europe/Vienna"}):
             await it.alice.say(ROOM, ".remind me at 18:00 to call mum")
@@ -88,8 +84,7 @@ async def test_a_reminder_survives_a_restart_and_is_said_where_it_was_asked_for(
 async def test_what_was_missed_is_made_up_for_once(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         async with it.life(NOON):
-            await it.alice.say(ROOM, ".remind every hour drink")
-            await it.alice.expect("again each time")
+            await it.alice.ask(".remind every hour drink", "again each time")
         async with it.life(NOON + 5 * HOUR + 30 * MINUTE) as clock:
             late = "due on Fri 2026-05-01 at 13:00 UTC while I was away"
             await it.alice.expect(rf"alice: reminder, {late}: drink$")
@@ -106,8 +101,7 @@ async def test_a_reminder_is_not_lost_because_the_model_is_busy(tmp_path: Path) 
         world(tmp_path) as it,
         it.life(NOON, script.url) as clock,
     ):
-        await it.alice.say(ROOM, ".remind in 20 minutes it is time to go home")
-        await it.alice.expect("I will remind you")
+        await it.alice.ask(".remind in 20 minutes it is time to go home", "I will remind you")
         script.hang("Well,")
         await it.alice.say(ROOM, ".terrarium what is tea?")
         await script.arrived(1)
@@ -119,10 +113,8 @@ async def test_a_reminder_is_not_lost_because_the_model_is_busy(tmp_path: Path) 
 async def test_only_its_owner_or_an_admin_cancels_a_reminder(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         async with it.life(NOON, irc={"admins": ["bob!*@*"]}):
-            await it.alice.say(ROOM, ".remind in 2h tea")
-            await it.alice.expect("Its number is 1")
-            await it.bob.say(ROOM, ".remind in 2h cake")
-            await it.bob.expect("Its number is 2")
+            await it.alice.ask(".remind in 2h tea", "Its number is 1")
+            await it.bob.ask(".remind in 2h cake", "Its number is 2")
             assert await it.alice.told(".reminders cancel 2") == "You have no reminder 2."
             assert (await it.bob.told(".reminders")).startswith("2: ")
             assert await it.bob.told(".reminders cancel 1") == "Cancelled."
@@ -146,8 +138,7 @@ async def test_a_reminder_of_a_private_conversation_stays_private(tmp_path: Path
 async def test_a_reminder_waits_until_we_are_where_it_belongs(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         async with it.life(NOON):
-            await it.alice.say(ROOM, ".remind in 20 minutes tea")
-            await it.alice.expect("I will remind you")
+            await it.alice.ask(".remind in 20 minutes tea", "I will remind you")
         clock = ManualClock(NOON + 20 * MINUTE)
         async with it.tendril(clock, irc={"channels": ["#other"]}) as tendril:
             await clock.asleep_until(clock.now() + timedelta(seconds=15))  # it has been tried
@@ -168,27 +159,19 @@ async def test_the_model_keeps_reminders_in_the_name_of_who_asks(tmp_path: Path)
         await it.alice.say(ROOM, ".terrarium my tea is ready in 20 minutes and you might remind me")
         await it.alice.expect("alice: I will")
         script.call("remind", {"when": "when it rains", "text": "tea"}).say("I cannot.")
-        await it.alice.say(ROOM, ".terrarium remind me of it when it rains")
-        await it.alice.expect("alice: I cannot")
+        await it.alice.ask(".terrarium remind me of it when it rains", "alice: I cannot")
         assert "I understand times like these" in str(script.requests[-1]["messages"][-1])
         await clock.advance(20 * MINUTE)
         await it.alice.expect("alice: reminder: tea$")
 
 
 async def test_times_are_meant_in_the_zone_that_is_known_of_who_asks(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        world(tmp_path) as it,
-        it.life(NOON, script.url),
-    ):
+    async with ScriptedOpenAI() as script, world(tmp_path) as it, it.life(NOON, script.url):
         for zone, told in (("Mars/Olympus", "UTC"), ("Europe/Vienna", "Europe/Vienna")):
             script.call("remember", {"key": "timezone", "value": zone}).say("I know it now.")
-            await it.alice.say(ROOM, f".terrarium you may note my timezone: {zone}")
-            await it.alice.expect("I know it now")
-            await it.alice.say(ROOM, ".remind at 18:00 tea")
-            await it.alice.expect(f"on Fri 2026-05-01 at 18:00 {told}")
-        await it.bob.say(ROOM, ".remind at 18:00 tea")
-        await it.bob.expect("on Fri 2026-05-01 at 18:00 UTC")
+            await it.alice.ask(f".terrarium you may note my timezone: {zone}", "I know it now")
+            await it.alice.ask(".remind at 18:00 tea", f"on Fri 2026-05-01 at 18:00 {told}")
+        await it.bob.ask(".remind at 18:00 tea", "on Fri 2026-05-01 at 18:00 UTC")
 
 
 async def test_what_is_not_understood_is_answered_with_what_is(tmp_path: Path) -> None:
@@ -206,8 +189,7 @@ async def test_a_reminder_of_one_who_is_not_logged_is_not_logged(tmp_path: Path)
     async with world(tmp_path) as it:
         async with it.life(NOON) as clock:
             await it.alice.told(".nolog")
-            await it.alice.say(ROOM, ".remind in 20 minutes xyzzy")
-            await it.alice.expect("I will remind you")
+            await it.alice.ask(".remind in 20 minutes xyzzy", "I will remind you")
             await clock.advance(20 * MINUTE)
             await it.alice.expect("alice: reminder: xyzzy$")
         assert "xyzzy" not in str(await logged(irc_config(tmp_path, it.port, NOBODY)))

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 
-from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_client import IrcClient, irc_client, irc_member
 from tests.kit.ircd import embedded_ircd
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
@@ -67,11 +67,9 @@ async def test_every_byte_arrives_as_it_was_sent() -> None:
     ]
     async with (
         embedded_ircd() as server,
-        irc_client(server.port, "alice") as alice,
-        irc_client(server.port, "bob") as bob,
+        irc_member(server.port, "alice", "#c") as alice,
+        irc_member(server.port, "bob", "#c") as bob,
     ):
-        await alice.join("#c")
-        await bob.join("#c")
         for text in texts:
             await alice.say("#c", text)
             await alice.say("bob", text)
@@ -82,8 +80,7 @@ async def test_every_byte_arrives_as_it_was_sent() -> None:
 
 
 async def test_junk_and_long_lines_leave_the_server_standing() -> None:
-    async with embedded_ircd() as server, irc_client(server.port, "bob") as bob:
-        await bob.join("#c")
+    async with embedded_ircd() as server, irc_member(server.port, "bob", "#c") as bob:
         async with IrcClient(server.port, "junk") as junk:
             await junk.send_raw(os.urandom(4096).replace(b"\n", b"") + b"\r\n")
             await junk.send_raw(
@@ -111,11 +108,9 @@ async def test_junk_and_long_lines_leave_the_server_standing() -> None:
 async def test_operators_keep_order_and_others_do_not() -> None:
     async with (
         embedded_ircd() as server,
-        irc_client(server.port, "op") as op,
-        irc_client(server.port, "guest") as guest,
+        irc_member(server.port, "op", "#c") as op,
+        irc_member(server.port, "guest", "#c") as guest,
     ):
-        await op.join("#c")
-        await guest.join("#c")
         await guest.send("KICK #c op")
         await guest.expect("482 guest #c")
         await guest.send("TOPIC #c :mine")
@@ -123,12 +118,10 @@ async def test_operators_keep_order_and_others_do_not() -> None:
         await op.send("MODE #c +mv guest")
         await guest.expect(r"MODE #c \+m\+v :?guest")
         await op.send("MODE #c -v guest")
-        await guest.say("#c", "psst")
-        await guest.expect("404 guest #c")
+        await guest.ask("psst", "404 guest #c", room="#c")
         await op.send("KICK #c GUEST :be  good")
         await guest.expect(":op!\\S+ KICK #c guest :be  good")
-        await guest.say("#c", "from outside")
-        await guest.expect("404 guest #c")
+        await guest.ask("from outside", "404 guest #c", room="#c")
 
 
 async def test_a_nick_has_one_owner_and_is_free_when_they_leave() -> None:
@@ -143,8 +136,7 @@ async def test_a_nick_has_one_owner_and_is_free_when_they_leave() -> None:
             await other.expect("NICK :?ALICE")
             await other.send("QUIT")
             await other.wait_closed()
-        await alice.say("ALICE", "still there?")
-        await alice.expect("401 bob ALICE")
+        await alice.ask("still there?", "401 bob ALICE", room="ALICE")
         await alice.send("NICK Alice")
         await alice.expect(":bob!\\S+ NICK :?Alice")
 

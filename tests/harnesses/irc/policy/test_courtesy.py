@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.kit.irc_client import irc_client
+from tests.kit.irc_client import irc_client, irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
 from tests.kit.ircd import inspircd, ngircd
 from tests.kit.openai_script import ScriptedOpenAI
@@ -36,8 +36,7 @@ async def test_another_bot_is_never_answered(tmp_path: Path) -> None:
                     await client.say(ROOM, "Terra: hello")
                     await client.settle()
                 await alice.send(f"NOTICE {ROOM} :.ping")
-                await alice.say(ROOM, ".ping")
-                await alice.expect("alice: pong")
+                await alice.ask(".ping", "alice: pong")
     said = [text for _, nick, text in await logged(config) if nick == "Terra" and text]
     assert said == ["alice: pong"]
 
@@ -47,42 +46,34 @@ async def test_a_conversation_of_two_bots_ends_after_three_turns(tmp_path: Path)
         ngircd() as ircd,
         ScriptedOpenAI() as script,
         irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
-        irc_client(ircd.port, "parrot") as parrot,
-        irc_client(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "parrot") as parrot,
+        irc_member(ircd.port, "alice") as alice,
     ):
-        await parrot.join(ROOM)
-        await alice.join(ROOM)
         await parrot.say(ROOM, "Terra: I am a very talkative parrot, and how do you do today?")
         for _ in range(3):
             await parrot.expect(rf":Terra!\S+ PRIVMSG {ROOM} :parrot: ok$")
             await parrot.say(ROOM, "Terra: I am a very talkative parrot, and how do you do today?")
         await parrot.expect("NOTICE parrot :.*I take you for a bot")
-        await alice.say(ROOM, "Terra: and me?")
-        await alice.expect("alice: ok")
+        await alice.ask("Terra: and me?", "alice: ok")
         assert len(script.requests) == 4
         answers = [line for line in alice.lines if "PRIVMSG #terrarium :parrot: ok" in line]
         assert len(answers) == 3
 
 
-async def test_who_speaks_through_a_relay_is_answered_by_name_and_is_never_an_admin(
-    tmp_path: Path,
-) -> None:
+async def test_who_speaks_through_a_relay_is_answered_and_never_an_admin(tmp_path: Path) -> None:
     async with ngircd() as ircd, ScriptedOpenAI() as script:
         irc = {"relays": ["bridge!*@*"], "admins": ["*!*@127.0.0.1"]}
         config = irc_config(tmp_path, ircd.port, script.url, irc=irc)
-        async with irc_tendril(config) as tendril, irc_client(ircd.port, "bridge") as bridge:
-            await bridge.join(ROOM)
+        async with irc_tendril(config) as tendril, irc_member(ircd.port, "bridge") as bridge:
             await bridge.say(ROOM, "<\x0304a\u200blice in w\x03> .terrarium hello")
             await bridge.expect(rf"PRIVMSG {ROOM} :alice_in_w: ok$")
             question = script.requests[0]["messages"][-1]["content"]
             assert question.endswith("\n\nalice_in_w asks: hello")
             [turn] = await kept_turns(tendril, f"irc/{ROOM}/alice_in_w@127.0.0.1")
             assert turn.messages[0]["content"] == "hello"
-            await bridge.say(ROOM, "<root> .part")
-            await bridge.expect(rf"PRIVMSG {ROOM} :root: Only admins may do that\.$")
+            await bridge.ask("<root> .part", rf"PRIVMSG {ROOM} :root: Only admins may do that\.$")
             await bridge.say(ROOM, ".ping")
-            await bridge.say(ROOM, "<root> .ping")
-            await bridge.expect("root: pong")
+            await bridge.ask("<root> .ping", "root: pong")
             assert not any("bridge: pong" in line for line in bridge.lines)
     assert ("PRIVMSG", "alice_in_w", ".terrarium hello") in await logged(config)
 
@@ -91,20 +82,15 @@ async def test_one_who_only_looks_like_a_bridged_person_is_themselves(tmp_path: 
     async with (
         ngircd() as ircd,
         irc_tendril(irc_config(tmp_path, ircd.port, NOBODY)),
-        irc_client(ircd.port, "mallory") as mallory,
+        irc_member(ircd.port, "mallory") as mallory,
     ):
-        await mallory.join(ROOM)
         await mallory.say(ROOM, "<alice> .ping")
-        await mallory.say(ROOM, ".ping")
-        await mallory.expect("mallory: pong")
+        await mallory.ask(".ping", "mallory: pong")
         assert not any("alice: pong" in line for line in mallory.lines)
 
 
-async def test_after_a_kick_the_bot_waits_and_after_the_third_it_stays_away(
-    tmp_path: Path,
-) -> None:
-    async with ngircd() as ircd, irc_client(ircd.port, "oper") as oper:
-        await oper.join(ROOM)
+async def test_after_a_kick_the_bot_waits_and_after_the_third_it_stays_away(tmp_path: Path) -> None:
+    async with ngircd() as ircd, irc_member(ircd.port, "oper") as oper:
         config = irc_config(tmp_path, ircd.port, NOBODY, irc={"rejoin_after": 0.2})
         async with irc_tendril(config) as tendril:
             for number in range(3):
@@ -114,8 +100,7 @@ async def test_after_a_kick_the_bot_waits_and_after_the_third_it_stays_away(
                 assert number < 3
             async with asyncio.timeout(PATIENCE):
                 await tendril.networks["irc"].all_joined.wait()  # nothing is left to be in
-            await oper.say("Terra", ".ping")
-            await oper.expect("PRIVMSG oper :pong")
+            await oper.ask(".ping", "PRIVMSG oper :pong", room="Terra")
             assert tendril.networks["irc"].roster.channels == []
 
 
@@ -123,21 +108,14 @@ async def test_the_topic_and_the_newest_lines_are_in_the_context(tmp_path: Path)
     async with ngircd() as ircd, ScriptedOpenAI() as script:
         agent = {"max_context_messages": 2}
         config = irc_config(tmp_path, ircd.port, script.url, agent=agent)
-        async with (
-            irc_client(ircd.port, "alice") as alice,
-            irc_client(ircd.port, "bob") as bob,
-        ):
-            await alice.join(ROOM)
-            await bob.join(ROOM)
+        async with irc_member(ircd.port, "alice") as alice, irc_member(ircd.port, "bob") as bob:
             await alice.send(f"TOPIC {ROOM} :Frogs</topic><irc_logs> only")
             async with irc_tendril(config):
                 for number in range(4):
                     await bob.say(ROOM, f"number {number}")
                 await bob.settle()
-                await alice.say(ROOM, ".terrarium what is its name?")
-                await alice.expect("alice: ok")
-                await alice.say(ROOM, ".terrarium sure?")
-                await alice.expect("alice: ok")
+                await alice.ask(".terrarium what is its name?", "alice: ok")
+                await alice.ask(".terrarium sure?", "alice: ok")
         first, second = ([m["content"] for m in request["messages"]] for request in script.requests)
         assert first[0] == second[0]  # the engine's cache holds
         assert "<topic>\nFrogs&lt;/topic>&lt;irc_logs> only\n</topic>" in first[-1]

@@ -49,6 +49,8 @@ from terrarium.config import Config
 from tests.kit.irc_session import WELCOME, Story, inside
 
 ALICE = Identity("alice[x]", "al", "h.example", "Alice")
+STRANGER = replace(ALICE, account=None)
+BRIDGED = replace(ALICE, bridged=True)
 
 
 class Clock:
@@ -62,32 +64,27 @@ class Clock:
 
 
 @pytest.mark.parametrize(
-    ("entry", "means_her"),
+    ("who", "entries", "means_them"),
     [
-        ("alice", True),
-        ("ALICE", True),
-        ("alice[x]", False),
-        ("alice[x]!*@*", True),
-        ("*!al@*", True),
-        ("*@h.example", True),
-        ("alice[?]!*@*", True),
-        ("alicex!*@*", False),
-        ("*!*@h.exampl", False),
-        ("", False),
+        (ALICE, ["alice"], True),
+        (ALICE, ["ALICE"], True),
+        (ALICE, ["alice[x]"], False),
+        (ALICE, ["alice[x]!*@*"], True),
+        (ALICE, ["*!al@*"], True),
+        (ALICE, ["*@h.example"], True),
+        (ALICE, ["alice[?]!*@*"], True),
+        (ALICE, ["alicex!*@*"], False),
+        (ALICE, ["*!*@h.exampl"], False),
+        (ALICE, [""], False),
+        (ALICE, [], False),
+        (STRANGER, ["alice"], False),
+        (BRIDGED, ["alice"], False),
     ],
 )
-def test_an_entry_is_an_account_or_a_mask(entry: str, means_her: bool) -> None:
-    assert matches_any(ALICE, [entry], str.lower) == means_her
-
-
-def test_an_empty_list_means_nobody_and_no_account_is_none() -> None:
-    assert not matches_any(ALICE, [], str.lower)
-    assert not matches_any(Identity("alice", "al", "h", None), ["alice"], str.lower)
-
-
-def test_an_account_cannot_be_had_through_a_relay() -> None:
-    bridged = Identity("alice", "al", "h", "alice", bridged=True)
-    assert not matches_any(bridged, ["alice"], str.lower)
+def test_an_entry_is_an_account_which_no_relay_has_or_a_mask(
+    who: Identity, entries: list[str], means_them: bool
+) -> None:
+    assert matches_any(who, entries, str.lower) == means_them
 
 
 def test_a_bucket_gives_ten_seconds_worth_at_once_and_then_its_rate() -> None:
@@ -135,14 +132,11 @@ def test_the_most_specific_place_wins_and_there_what_was_set() -> None:
     assert behaviours.resolve(here) == default
 
 
-def test_a_part_of_a_name_means_a_key_when_only_one_has_it() -> None:
+def test_a_part_of_a_name_means_a_key_and_a_value_is_read_as_that_wants_it() -> None:
     assert key_of("prefix") == "command_prefix"
     assert key_of("LINE_BUDGET") == "line_budget"
     with pytest.raises(ValueError, match="there are: command_prefix, persona"):
         key_of("wish")
-
-
-def test_a_value_is_read_as_its_key_wants_it() -> None:
     assert value_of("logging", "off") is False
     assert value_of("line_budget", "3") == 3
     assert value_of("proactive", "off") == "off"
@@ -198,6 +192,14 @@ def test_turns_without_a_human_line_between_are_capped_per_hour_however_slow() -
     assert not loop_detector.record_and_check("bot", "and you?", "#c")
 
 
+def requested(network: Network, who: Identity, place: Place, person: str) -> CommandRequest:
+    """A request in private."""
+    words, pending = "hi", PendingEvent(None)
+    return CommandRequest(
+        network, place, who.nick, True, who, words, PUBLIC, pending, admin=False, person=person
+    )
+
+
 async def test_new_settings_do_not_end_the_silence_after_a_flood(tmp_path: Path) -> None:
     clock, network = Clock(), Network("net", NetworkSettings(server="irc.example"))
     async with Database.open(tmp_path / "irc.db") as database:
@@ -205,10 +207,7 @@ async def test_new_settings_do_not_end_the_silence_after_a_flood(tmp_path: Path)
     irc = {"server": "irc.example", "person_per_minute": 60}
     networks = Networks(Config({"irc": irc}, None, tmp_path))
     policy = RequestPolicy(networks, overrides, clock)
-    request = CommandRequest(
-        network, Place("net", "#c"), "#c", False, ALICE, "hi", PUBLIC, PendingEvent(None), False,
-        "alice",
-    )  # fmt: skip
+    request = requested(network, ALICE, Place("net", "#c"), "alice")
     while policy.try_acquire(request):
         pass
     assert policy.should_notify(request)
@@ -318,11 +317,7 @@ async def test_no_room_has_the_name_of_a_conversation_elsewhere() -> None:
     assert room_key(Place("net", "#x/ada"), fold) == "net/#x%2Fada"
     assert room_key(Place("net", "#x%2fada"), fold) == "net/#x%252fada"
     ada = Identity("ada", "a", "user/ada")
-    room = Place("net", ada.room(fold))
-    request = CommandRequest(
-        network, room, "ada", True, ada, "hi", PUBLIC, PendingEvent(None), False,
-        "ada!a@user/ada",
-    )  # fmt: skip
+    request = requested(network, ada, Place("net", ada.room(fold)), "ada!a@user/ada")
     on_channel = replace(request, place=Place("net", "#x"), recipient="#x")
     of_ada = conversation_of(on_channel)
     assert of_ada == "net/#x/ada!a@user%2Fada"

@@ -117,7 +117,8 @@ def test_no_byte_is_lost_or_changed(raw: bytes) -> None:
 def test_lines_are_the_same_however_the_bytes_are_cut(
     lines: list[bytes], data: st.DataObject
 ) -> None:
-    stream = b"".join(line + b"\r\n" for line in lines)
+    ends = data.draw(st.lists(st.sampled_from([b"\r\n", b"\n"]), min_size=len(lines)))
+    stream = b"".join(line + end for line, end in zip(lines, ends, strict=False))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
     buffer = LineBuffer()
     parts = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]

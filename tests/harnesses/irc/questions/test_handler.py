@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Mapping
@@ -17,12 +16,12 @@ import pytest
 from harnesses.irc.tendril import IrcTendril
 from storage.settings import log_path
 from terrarium.clock import Clock
-from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_client import IrcClient, irc_member
 from tests.kit.irc_scene import Scene
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import until
 from tests.kit.readings import by_cues
 
 
@@ -38,11 +37,9 @@ async def a_room(
     async with (
         ngircd() as ircd,
         irc_tendril(irc_config(data, ircd.port, url, irc=irc, agent=agent), clock) as tendril,
-        irc_client(ircd.port, "alice") as alice,
-        irc_client(ircd.port, "bob") as bob,
+        irc_member(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "bob") as bob,
     ):
-        await alice.join(ROOM)
-        await bob.join(ROOM)
         yield alice, bob, tendril
 
 
@@ -52,12 +49,10 @@ def words(request: dict[str, Any]) -> list[str]:
     return [text.rpartition("\n\n")[2] for text in asked]
 
 
-async def until(client: IrcClient, tendril: IrcTendril, questions: int) -> None:
+async def until_pending(client: IrcClient, tendril: IrcTendril, questions: int) -> None:
     """Wait until so many questions are being answered or wait for it."""
-    async with asyncio.timeout(PATIENCE):
-        await client.settle()
-        while tendril.turns.pending != questions:  # noqa: ASYNC110 - the tendril tells nobody
-            await asyncio.sleep(0.01)
+    await client.settle()
+    await until(lambda: tendril.turns.pending == questions)
 
 
 async def test_lines_that_are_pasted_after_a_question_belong_to_it(tmp_path: Path) -> None:
@@ -67,7 +62,7 @@ async def test_lines_that_are_pasted_after_a_question_belong_to_it(tmp_path: Pat
         await script.arrived(1)
         pasted = (".terrarium what is wrong here:", "def f(x):", "    return y", ".ping", "brb")
         await alice.send_raw("".join(f"PRIVMSG {ROOM} :{line}\r\n" for line in pasted).encode())
-        await until(alice, tendril, 2)
+        await until_pending(alice, tendril, 2)
         await alice.expect("pong")
         script.say("y is not known.")
         script.release()
@@ -75,8 +70,7 @@ async def test_lines_that_are_pasted_after_a_question_belong_to_it(tmp_path: Pat
         asked = "alice asks: what is wrong here:\ndef f(x):\n    return y"
         assert words(script.requests[-1])[-1] == asked
         script.say("So it is.")
-        await alice.say(ROOM, ".terrarium and now?")
-        await alice.expect("So it is")
+        await alice.ask(".terrarium and now?", "So it is")
         with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
             rows = file.execute("SELECT id FROM events WHERE text IN (?, ?)", pasted[1:3])
             lines = [row[0] for row in rows]
@@ -84,16 +78,14 @@ async def test_lines_that_are_pasted_after_a_question_belong_to_it(tmp_path: Pat
     assert sorted(turns[1][0]["quotes"]) == sorted(lines)
 
 
-async def test_who_has_five_open_questions_is_told_what_becomes_of_the_next(
-    tmp_path: Path,
-) -> None:
+async def test_who_has_five_open_questions_is_told_what_becomes_of_the_next(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
         script.hang("First.")
         await alice.say(ROOM, ".terrarium number 0?")
         await script.arrived(1)
         for number in range(1, 5):
             await alice.say(ROOM, f".terrarium number {number}?")
-        await until(alice, tendril, 5)
+        await until_pending(alice, tendril, 5)
         await alice.say(ROOM, ".terrarium and number 5?")
         await alice.expect(r"NOTICE alice :.* 5 questions of yours and leave out")
         script.release()
@@ -108,38 +100,27 @@ async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_pa
         await alice.say(ROOM, ".terrarium how many are here?")
         await script.arrived(1)
         await alice.say(ROOM, ".terrarium and the time?")
-        await until(alice, tendril, 2)
+        await until_pending(alice, tendril, 2)
         script.release()
         await alice.expect(rf"PRIVMSG {ROOM} :alice: Two, and it is nine\.$")
-        second = script.requests[1]["messages"]
-        assert [m["role"] for m in second[1:]] == ["user", "assistant", "tool", "user"]
-        assert words(script.requests[1]) == [
-            "alice asks: how many are here?",
-            "alice asks: and the time?",
-        ]
-        await alice.say(ROOM, ".terrarium when?")
-        await alice.expect(rf"PRIVMSG {ROOM} :alice: Later\.$")
+        second, roles = script.requests[1]["messages"], ["user", "assistant", "tool", "user"]
+        assert [m["role"] for m in second[1:]] == roles
+        asked = ["alice asks: how many are here?", "alice asks: and the time?"]
+        assert words(script.requests[1]) == asked
+        await alice.ask(".terrarium when?", rf"PRIVMSG {ROOM} :alice: Later\.$")
         third = script.requests[2]["messages"]
-        assert [m["role"] for m in third[1:-1]] == [
-            "user",
-            "assistant",
-            "tool",
-            "user",
-            "assistant",
-        ]
+        assert [m["role"] for m in third[1:-1]] == [*roles, "assistant"]
         assert third[4] == second[4]
 
 
-async def test_questions_have_their_turns_as_they_were_heard_logged_or_not(
-    tmp_path: Path,
-) -> None:
+async def test_questions_have_their_turns_as_they_were_heard_logged_or_not(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
         script.say("First.").say("Second.").say("Third.")
         with closing(sqlite3.connect(log_path(tendril.config), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")  # nothing can be logged meanwhile
             for question in ("one", "two [nolog]", "three"):
                 await alice.say(ROOM, f".terrarium {question}")
-            await until(alice, tendril, 3)
+            await until_pending(alice, tendril, 3)
             other.execute("COMMIT")
         await alice.expect(rf"PRIVMSG {ROOM} :alice: \(to: one\) First\.$")
         await alice.expect(rf"PRIVMSG {ROOM} :alice: \(to: two \[nolog\]\) Second\.$")
@@ -154,7 +135,7 @@ async def test_questions_that_wait_have_a_turn_and_an_answer_each(tmp_path: Path
         await script.arrived(1)
         await alice.say(ROOM, ".terrarium two")
         await alice.say(ROOM, ".terrarium and three?")
-        await until(alice, tendril, 3)
+        await until_pending(alice, tendril, 3)
         script.release()
         for answer in (r"\(to: one\) First", r"\(to: two\) Second", "Third"):
             await alice.expect(rf":alice: {answer}\.$")
@@ -163,37 +144,12 @@ async def test_questions_that_wait_have_a_turn_and_an_answer_each(tmp_path: Path
         assert len(script.requests) == 3
 
 
-async def test_queued_questions_of_different_kinds_keep_their_tools_and_answers(
-    tmp_path: Path,
-) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
-        script.reads = by_cues(remind="remind me")
-        script.hang("Paris.").say("A frog.")
-        await alice.say(ROOM, ".terrarium what is the capital of France?")
-        await script.arrived(1)
-        await alice.say(ROOM, ".terrarium please remind me in 20 minutes to check the oven")
-        await alice.expect(r":alice: I will remind you on ")
-        await alice.say(ROOM, ".terrarium what is 12 * 34?")
-        await alice.expect(r":alice: 12 × 34 = 408$")
-        await alice.say(ROOM, ".terrarium which animal says ribbit?")
-        await until(alice, tendril, 2)
-        script.release()
-        await alice.expect(r":alice: \(to: what is the capital of France\?\) Paris\.$")
-        await alice.expect(r":alice: A frog\.$")
-        await alice.say(ROOM, ".reminders")
-        await alice.expect("check the oven")
-        assert len(script.requests) == 2
-
-
-async def test_others_are_answered_beside_a_run_and_each_hears_their_own_answer(
-    tmp_path: Path,
-) -> None:
+async def test_others_are_answered_beside_a_run_with_their_own_answer(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, _):
         script.hang("Slow.").say("Quick.")
         await alice.say(ROOM, ".terrarium think hard")
         await script.arrived(1)
-        await bob.say(ROOM, ".terrarium be quick")
-        await bob.expect(rf"PRIVMSG {ROOM} :bob: Quick\.$")
+        await bob.ask(".terrarium be quick", rf"PRIVMSG {ROOM} :bob: Quick\.$")
         script.release()
         await bob.expect(rf"PRIVMSG {ROOM} :alice: Slow\.$")
         assert words(script.requests[1]) == ["bob asks: be quick"]
@@ -209,10 +165,9 @@ async def test_who_has_left_is_answered_no_more(leaves: str, tmp_path: Path) -> 
         await alice.send(leaves)
         await script.client_gone()
         script.say("Here.")
-        await bob.say(ROOM, ".terrarium and you?")
-        await bob.expect(r":bob: Here\.$")
+        await bob.ask(".terrarium and you?", r":bob: Here\.$")
         assert not [line for line in bob.lines if "PRIVMSG" in line and "alice:" in line]
-        await until(bob, tendril, 0)
+        await until_pending(bob, tendril, 0)
 
 
 async def test_who_has_changed_nick_is_answered_by_the_new_one(tmp_path: Path) -> None:
@@ -232,17 +187,13 @@ async def test_stop_ends_ones_own_run_and_nothing_of_it_is_remembered(tmp_path: 
         await alice.say(ROOM, ".terrarium write a novel")
         await script.arrived(1)
         await alice.say(ROOM, ".terrarium a long one")
-        await until(alice, tendril, 2)
-        await bob.say(ROOM, ".stop")
-        await bob.expect(r"NOTICE bob :\[\S+\] There is nothing to stop ")
-        await bob.say(ROOM, ".stop alice")
-        await bob.expect(r"NOTICE bob :\[\S+\] Only admins may stop")
-        await alice.say(ROOM, ".stop")
-        await alice.expect(rf"PRIVMSG {ROOM} :alice: Stopped\.$")
+        await until_pending(alice, tendril, 2)
+        await bob.ask(".stop", r"NOTICE bob :\[\S+\] There is nothing to stop ")
+        await bob.ask(".stop alice", r"NOTICE bob :\[\S+\] Only admins may stop")
+        await alice.ask(".stop", rf"PRIVMSG {ROOM} :alice: Stopped\.$")
         await script.client_gone()
         script.say("Yes.")
-        await alice.say(ROOM, ".terrarium still there?")
-        await alice.expect(r":alice: Yes\.$")
+        await alice.ask(".terrarium still there?", r":alice: Yes\.$")
         assert words(script.requests[-1]) == ["alice asks: still there?"]
         assert not any("Half of" in line for line in alice.lines)
 
@@ -255,8 +206,7 @@ async def test_an_admin_may_stop_what_others_have_asked(tmp_path: Path) -> None:
         script.hang("Half of")
         await alice.say(ROOM, ".terrarium write a novel")
         await script.arrived(1)
-        await bob.say(ROOM, ".stop Alice")
-        await bob.expect(rf"PRIVMSG {ROOM} :bob: Stopped\.$")
+        await bob.ask(".stop Alice", rf"PRIVMSG {ROOM} :bob: Stopped\.$")
         await script.client_gone()
 
 
@@ -265,12 +215,10 @@ async def test_clear_forgets_what_is_being_answered_too(tmp_path: Path) -> None:
         script.hang("Your secret is safe.").say("What secret?")
         await alice.say(ROOM, ".terrarium keep my secret")
         await script.arrived(1)
-        await alice.say(ROOM, ".clear")
-        await alice.expect(r"Forgotten: our conversation of 0 turns\.$")
+        await alice.ask(".clear", r"Forgotten: our conversation of 0 turns\.$")
         script.release()
         await alice.expect(r":alice: Your secret is safe\.$")
-        await alice.say(ROOM, ".terrarium what did I say?")
-        await alice.expect(r":alice: What secret\?$")
+        await alice.ask(".terrarium what did I say?", r":alice: What secret\?$")
         assert words(script.requests[1]) == ["alice asks: what did I say?"]
 
 
@@ -280,15 +228,11 @@ async def test_compact_shows_the_model_the_newest_turns_only(tmp_path: Path) -> 
         ScriptedOpenAI() as script,
         a_room(tmp_path, script.url, agent=turns_only) as (alice, _, _tendril),
     ):
-        await alice.say(ROOM, ".compact")
-        await alice.expect(r"Our conversation is short already\.$")
+        await alice.ask(".compact", r"Our conversation is short already\.$")
         for number in range(6):
-            await alice.say(ROOM, f".terrarium number {number}")
-            await alice.expect(r":alice: ok$")
-        await alice.say(ROOM, ".compact")
-        await alice.expect(r"I leave out the oldest 2 turns from now on\.$")
-        await alice.say(ROOM, ".terrarium last")
-        await alice.expect(r":alice: ok$")
+            await alice.ask(f".terrarium number {number}", r":alice: ok$")
+        await alice.ask(".compact", r"I leave out the oldest 2 turns from now on\.$")
+        await alice.ask(".terrarium last", r":alice: ok$")
         asked = [*(f"alice asks: number {number}" for number in range(2, 6)), "alice asks: last"]
         assert words(script.requests[-1]) == asked
 
@@ -302,11 +246,12 @@ async def test_a_command_in_plain_words_overtakes_what_waits_for_the_model(tmp_p
         await alice.say(ROOM, ".terrarium how many frogs are there?")
         await alice.say(ROOM, ".terrarium remind me in 20 minutes to feed them")
         await alice.expect(rf"PRIVMSG {ROOM} :alice: I will remind you on .* Its number is 1\.$")
-        await alice.say(ROOM, ".terrarium what is 12 * 34?")
-        await alice.expect(rf"PRIVMSG {ROOM} :alice: 12 × 34 = 408$")
+        await alice.ask(".terrarium what is 12 * 34?", rf"PRIVMSG {ROOM} :alice: 12 × 34 = 408$")
         script.release()
         for answer in (r"\(to: .* newts .*\) Nine", r"\(to: .* frogs .*\) Ten\."):
             await alice.expect(rf"PRIVMSG {ROOM} :alice: {answer}$")
+        await alice.ask(".reminders", "feed them")
+        assert len(script.requests) == 2
 
 
 async def test_an_answer_that_took_minutes_names_its_question(tmp_path: Path) -> None:

@@ -15,9 +15,7 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 NOBODY = "http://127.0.0.1:9"
 
 
-async def test_titles_are_told_where_they_are_on_and_only_of_what_is_said_to_all(
-    tmp_path: Path,
-) -> None:
+async def test_titles_are_told_where_they_are_on_and_of_public_lines_only(tmp_path: Path) -> None:
     async with (
         page_server() as site,
         embedded_ircd() as ircd,
@@ -33,19 +31,16 @@ async def test_titles_are_told_where_they_are_on_and_only_of_what_is_said_to_all
         await alice.join(ROOM)
         async with irc_tendril(config, None, site.fetcher()):
             await alice.say(ROOM, "not yet: http://one.example/")
-            await alice.say(ROOM, ".set titles on")
-            await alice.expect(r"NOTICE alice :.*titles")
+            await alice.ask(".set titles on", r"NOTICE alice :.*titles")
             await alice.say("Terra", "in private: http://two.example/")
             await alice.say(ROOM, "[nolog] hush: http://three.example/")
             await alice.say(ROOM, "look (http://four.example/), and again http://four.example/")
             told = await alice.expect(rf":Terra!\S+ PRIVMSG {ROOM} :(.*example.*)$")
             assert told[1] == "“.quit four & more” (four.example)"
             await alice.say(ROOM, "http://four.example/ once more")
-            await alice.say(ROOM, ".set titles off")
-            await alice.expect(r"NOTICE alice :.*titles")
+            await alice.ask(".set titles off", r"NOTICE alice :.*titles")
             await alice.say(ROOM, "http://one.example/")
-            await alice.say(ROOM, ".ping")
-            await alice.expect("pong")
+            await alice.ask(".ping", "pong")
         assert site.requests == ["four.example/robots.txt", "four.example/"]
         assert ("PRIVMSG", "Terra", told[1]) in await logged(config)
 
@@ -66,6 +61,5 @@ async def test_a_flood_of_links_is_not_a_flood_of_titles(tmp_path: Path) -> None
             for number in range(10):
                 await alice.say(ROOM, f"http://a.example/{number}")
             await alice.expect(rf"PRIVMSG {ROOM} :“again” \(a.example\)")
-            await alice.say(ROOM, ".ping")
-            await alice.expect("pong")
+            await alice.ask(".ping", "pong")
         assert len([each for each in site.requests if "robots" not in each]) == 1

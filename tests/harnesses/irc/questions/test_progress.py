@@ -8,8 +8,8 @@ from pathlib import Path
 from harnesses.irc.protocol.message import ISupport
 from harnesses.irc.questions.handler import STILL_AT_IT, TYPING_AFTER, TYPING_INTERVAL
 from harnesses.irc.settings import IrcSettings
-from tests.harnesses.irc.questions.test_handler import until
-from tests.kit.irc_client import irc_client
+from tests.harnesses.irc.questions.test_handler import until_pending
+from tests.kit.irc_client import irc_client, irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd, inspircd
 from tests.kit.jumping_loop import JumpingLoop, jump
@@ -23,11 +23,9 @@ async def one_line_of_progress(data: Path) -> None:
         config = irc_config(data, ircd.port, script.url)
         async with (
             irc_tendril(config) as tendril,
-            irc_client(ircd.port, "alice") as alice,
-            irc_client(ircd.port, "bob") as bob,
+            irc_member(ircd.port, "alice") as alice,
+            irc_member(ircd.port, "bob") as bob,
         ):
-            await alice.join(ROOM)
-            await bob.join(ROOM)
             script.call("search_log", {"query": "pump"}).think("At last.").think("Too.")
             await alice.say(ROOM, ".terrarium who fixed the pump?")
             await script.arrived(2)
@@ -41,7 +39,7 @@ async def one_line_of_progress(data: Path) -> None:
             await alice.expect(r":alice: At last\.$")
             await bob.expect(r":bob: Too\.$")  # perhaps before it
             assert sum("searching" in line for line in alice.lines) == 1
-            await until(alice, tendril, 0)
+            await until_pending(alice, tendril, 0)
             script.hold().think("Again.")
             await alice.say(ROOM, ".terrarium once more?")
             await script.arrived(4)
@@ -65,8 +63,7 @@ async def typing(data: Path) -> None:
         config = irc_config(data, ircd.port, script.url)
         async with irc_tendril(config), irc_client(ircd.port, "alice", "message-tags") as alice:
             await alice.join(ROOM)
-            await alice.say(ROOM, ".terrarium what is 2 * 3?")
-            await alice.expect("2 × 3 = 6")
+            await alice.ask(".terrarium what is 2 * 3?", "2 × 3 = 6")
             await alice.settle()
             assert not any("TAGMSG" in line for line in alice.lines), "that came at once"
             script.answer(Answer("At last.", late=True))
@@ -82,9 +79,7 @@ async def typing(data: Path) -> None:
             assert not any(STILL_AT_IT in line for line in alice.lines)
 
 
-def test_a_client_sees_us_type_until_an_answer_is_there_that_does_not_come_at_once(
-    tmp_path: Path,
-) -> None:
+def test_a_client_sees_us_type_until_a_slow_answer_is_there(tmp_path: Path) -> None:
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         runner.run(typing(tmp_path))
 

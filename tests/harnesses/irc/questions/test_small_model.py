@@ -49,9 +49,7 @@ async def test_a_tiny_model_is_not_asked_what_the_log_answers(tmp_path: Path) ->
         assert script.requests == []
 
 
-async def test_a_tiny_model_gets_the_question_alone_and_answers_in_a_few_words(
-    tmp_path: Path,
-) -> None:
+async def test_a_tiny_model_gets_the_question_alone_and_answers_in_short(tmp_path: Path) -> None:
     async with scripted(tmp_path, TINY) as (alice, script):
         for number in range(10):
             await alice.say(ROOM, f"chatter {number}")

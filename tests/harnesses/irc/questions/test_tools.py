@@ -61,18 +61,11 @@ async def test_all_who_ask_in_a_place_have_the_same_tools_byte_for_byte(tmp_path
         await it.ask(it.bob, "could you remind me of that and learn it?")
         await it.ask(it.alice, "what is the square root of nine, roughly?", room=STAFF)
         await it.ask(it.bob, "hello", room="Terra")
-        lists = {json.dumps(request["tools"]) for request in it.script.requests}
-        assert len(lists) == 1
+        (offered,) = {json.dumps(request["tools"]) for request in it.script.requests}
         assert set(tools(it.script.requests[0])) >= EVERYBODYS_TOOLS
-
-
-async def test_the_list_costs_few_tokens(tmp_path: Path) -> None:
-    async with world(tmp_path) as it:
-        await it.ask(it.alice, "hello")
-        offered = it.script.requests[0]["tools"]
-        assert len(json.dumps(offered)) // 4 < 2_400
+        assert len(offered) // 4 < 2_400, "tokens"
         noise = ('"title":', '"additionalProperties":', '"null"', '"default": null')
-        assert [each for each in noise if each in json.dumps(offered)] == []
+        assert [each for each in noise if each in offered] == []
 
 
 async def test_the_rights_count_when_a_tool_is_called(tmp_path: Path) -> None:
@@ -84,14 +77,11 @@ async def test_the_rights_count_when_a_tool_is_called(tmp_path: Path) -> None:
         assert await it.ask(it.alice, question, lesson) == ["learned: key"]
 
 
-async def test_in_private_the_log_of_the_channels_that_one_is_on_can_be_read(
-    tmp_path: Path,
-) -> None:
+async def test_in_private_the_log_of_ones_own_channels_can_be_read(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         await it.alice.say(ROOM, "the barrel is full of plums")
         await it.alice.say(STAFF, "the barrel is full of rum")
-        await it.alice.say("Terra", "the barrel is mine")
-        await it.alice.expect("ok")
+        await it.alice.ask("the barrel is mine", "ok", room="Terra")
         look: tuple[Any, ...] = (
             ("search_log", {"query": "barrel"}),
             ("channels", {}),
@@ -119,8 +109,7 @@ async def test_in_private_the_log_of_the_channels_that_one_is_on_can_be_read(
 async def test_a_long_answer_is_read_whole_from_elsewhere(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         it.script.say("\n".join(f"step {number}" for number in range(20)))
-        await it.alice.say(ROOM, ".terrarium explain")
-        await it.alice.expect(r"\(17 more lines: \.more\)$")
+        await it.alice.ask(".terrarium explain", r"\(17 more lines: \.more\)$")
         await it.ask(it.alice, "thanks")  # its turn comes when the one before is remembered
         call = ("read_log", {"channel": ROOM})
         [read] = await it.ask(it.alice, "what was step 17?", call, room="Terra")
@@ -166,16 +155,13 @@ async def test_others_who_are_here_are_reminded_and_told_by_whom(tmp_path: Path)
         assert absent == "error: 'carol' is nobody who is here and can be reminded."
         assert unnamed == "error: not done: alice has not named Terra"
         assert "Only they themselves" in again
-        await it.bob.say(ROOM, ".reminders")
-        await it.bob.expect(r"NOTICE bob :\[\S+\] 2: .*: the seedlings \(from alice\)$")
+        await it.bob.ask(".reminders", r"NOTICE bob :\[\S+\] 2: .*: the seedlings \(from alice\)$")
         await it.clock.asleep_until(NOON + timedelta(hours=1))
         await it.clock.advance(timedelta(hours=1))
         await it.bob.expect(rf"PRIVMSG {ROOM} :bob: reminder: the seedlings \(from alice\)$")
 
 
-async def test_a_reminder_from_somebody_else_can_be_cancelled_and_goes_with_their_line(
-    tmp_path: Path,
-) -> None:
+async def test_a_reminder_from_others_can_be_cancelled_and_goes_with_a_line(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         for text in ("plums", "pears", "figs"):
             call = ("remind", {"when": "in 1 hour", "text": text, "who": ["bob"]})
@@ -187,16 +173,13 @@ async def test_a_reminder_from_somebody_else_can_be_cancelled_and_goes_with_thei
         hidden = ("remind", {"when": "in 1 hour", "text": "a secret", "who": ["bob"]})
         [unlogged] = await it.ask(it.alice, "[nolog] remind bob of a secret, my dear bot", hidden)
         assert unlogged == "error: What is not logged is kept for nobody else."
-        await it.bob.say(ROOM, ".reminders cancel 1")
-        await it.bob.expect("Cancelled")
+        await it.bob.ask(".reminders cancel 1", "Cancelled")
         assert [each.text for each in await it.reminders()] == [
             "pears (from alice)",
             "figs (from alice)",
         ]
-        await it.alice.say("Terra", ".forget me")
-        word = await it.alice.expect(r"(\.forget me \w+)")
-        await it.alice.say("Terra", word[1])
-        await it.alice.expect("Forgotten")
+        word = await it.alice.ask(".forget me", r"(\.forget me \w+)", room="Terra")
+        await it.alice.ask(word[1], "Forgotten", room="Terra")
         assert await it.reminders() == []
 
 

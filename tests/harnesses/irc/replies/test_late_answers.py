@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,22 +12,15 @@ import pytest
 from harnesses.irc.replies.sender import GIVEN_UP_AFTER, LATE_AFTER
 from harnesses.irc.tendril import IrcTendril
 from terrarium.backoff import Backoff
-from tests.kit.irc_client import irc_client
+from tests.kit.irc_client import irc_client, irc_member
 from tests.kit.irc_tendril import ROOM, conversation_with, irc_config, kept_turns, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.jumping_loop import JumpingLoop, jump
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import until
 from tests.kit.ports import free_port
 
 MINUTE = 60.0
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Return when something has become so that nothing announces."""
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -60,13 +53,11 @@ async def said_after(data: Path, seconds: float) -> tuple[list[str], bool]:
     port = free_port()
     async with answer_waiting(data, port) as tendril:
         jump(seconds)
-        async with embedded_ircd(port), irc_client(port, "alice") as alice:
-            await alice.join(ROOM)
+        async with embedded_ircd(port), irc_member(port, "alice") as alice:
             if not any(" 353 " in line and "Terra" in line for line in alice.lines):
                 await alice.expect(r":Terra!\S+ JOIN")
             turns = await kept_turns(tendril, conversation_with("alice"))
-            await alice.say(ROOM, ".ping")
-            await alice.expect("alice: pong")
+            await alice.ask(".ping", "alice: pong")
             # It may have answered before alice was back; the log has what the server has taken.
             await tendril.services.log.flush()
             lines = [text for _, nick, text in await logged(tendril.config) if nick == "Terra"]

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from terrarium.backoff import Backoff
-from tests.kit.irc_client import irc_client
+from tests.kit.irc_client import irc_member
 from tests.kit.irc_tendril import (
     ROOM,
     conversation_with,
@@ -71,16 +71,13 @@ async def wire(port: int, words: bytes) -> AsyncIterator[Wire]:
         server.close()
 
 
-async def test_an_answer_that_the_server_plays_back_as_taken_is_not_said_again(
-    tmp_path: Path,
-) -> None:
+async def test_an_answer_that_the_server_plays_back_is_not_said_again(tmp_path: Path) -> None:
     async with (
         inspircd() as ircd,
         ScriptedOpenAI() as script,
-        irc_client(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "alice") as alice,
         wire(ircd.port, b"the answer") as line,
     ):
-        await alice.join(ROOM)
         await alice.send(f"MODE {ROOM} +H 50:1h")
         config = irc_config(tmp_path, line.port, script.url)
         script.say("the answer")
@@ -91,8 +88,7 @@ async def test_an_answer_that_the_server_plays_back_as_taken_is_not_said_again(
             line.cut()
             await alice.expect(rf":Terra_?!\S+ JOIN :?{ROOM}")
             assert len(await kept_turns(tendril, conversation_with("alice"))) == 1
-            await alice.say(ROOM, ".ping")
-            await alice.expect("alice: pong")
+            await alice.ask(".ping", "alice: pong")
     assert sum("PRIVMSG" in said and "the answer" in said for said in alice.lines) == 1
     kept = [text for kind, _, text in await logged(config) if kind == "PRIVMSG"]
     assert kept.count("alice: the answer") == 1

@@ -119,8 +119,10 @@ def lost_nick(*lines: str, **settings: Any) -> Story:
 
 
 @pytest.mark.parametrize("gone", [":Terra!x@y QUIT :bye", ":tErRa!x@y NICK somebody"])
-def test_the_wanted_nick_is_taken_back_when_its_holder_goes(gone: str) -> None:
+@pytest.mark.parametrize("ours", ["Terra_", "Guest1"])
+def test_the_wanted_nick_is_taken_back_when_its_holder_goes(gone: str, ours: str) -> None:
     story = lost_nick()
+    story.feed(*([f":Terra_!~t@h NICK {ours}"] if ours != "Terra_" else []))
     story.sent()
     assert story.reply(":other!x@y QUIT :bye", ":other!x@y NICK Terra2") == []
     assert story.reply(gone) == ["NICK Terra"]
@@ -138,10 +140,13 @@ def test_the_wanted_nick_is_watched_where_the_server_can() -> None:
     assert story.reply(":s 731 Terra :Terra") == []
 
 
-def test_without_that_the_nick_is_asked_for_now_and_then() -> None:
+def test_without_that_the_nick_and_whether_it_is_free_are_asked_for_now_and_then() -> None:
     story = lost_nick()
     delayed = [(out.message.render(), out.delay) for out in story.outgoing()]
-    assert delayed[-1] == ("NICK Terra", 300.0)
+    assert delayed[-2:] == [("ISON Terra", 30.0), ("NICK Terra", 300.0)]
+    story.feed(":s 303 Terra_ :tErra")
+    assert [(out.message.render(), out.delay) for out in story.outgoing()] == [("ISON Terra", 30.0)]
+    assert story.reply(":s 303 Terra_ :")[0] == "NICK Terra"
     (again,) = story.outgoing(":s 433 Terra_ Terra :Nickname is already in use")
     assert (again.message.render(), again.delay) == ("NICK Terra", 300.0)
     assert again.unless
@@ -176,22 +181,6 @@ def test_a_nick_that_is_taken_from_us_is_asked_for_again_each_time_later() -> No
         story.feed(f":0AAAAAAA{number}!~t@h NICK Terra")
         assert unless()
     assert pauses == [5, 10, 20, 40, 80, 160, 300, 300]
-
-
-def test_a_nick_that_is_taken_from_us_is_taken_back_when_its_holder_goes() -> None:
-    story = lost_nick()
-    story.feed(":Terra_!~t@h NICK Guest1")
-    story.sent()
-    assert story.reply(":Terra!x@y QUIT :bye") == ["NICK Terra"]
-
-
-def test_without_monitor_the_server_is_asked_whether_our_nick_is_free() -> None:
-    story = lost_nick()
-    delayed = {out.message.render(): out.delay for out in story.outgoing()}
-    assert delayed["ISON Terra"] == 30.0
-    story.feed(":s 303 Terra_ :tErra")
-    assert [(out.message.render(), out.delay) for out in story.outgoing()] == [("ISON Terra", 30.0)]
-    assert story.reply(":s 303 Terra_ :")[0] == "NICK Terra"
 
 
 def test_a_server_whose_list_to_watch_is_full_is_asked_instead() -> None:
@@ -247,28 +236,22 @@ def test_a_login_that_did_not_happen_is_in_the_log(encrypted: bool, why: str) ->
     assert login_problem(story.session) == entry["why"]
 
 
-def test_bots_say_that_they_are_where_there_is_a_mode_for_it() -> None:
-    story = Story([])
-    story.feed(":s 001 Terra :Welcome", ":s 005 Terra BOT=B :are supported", ":s 422 Terra :No")
-    assert "MODE Terra +B" in story.sent()
-
-
 @pytest.mark.parametrize(
-    ("token", "joins"),
+    ("token", "said"),
     [
         ("X", ["JOIN #b key", "JOIN #a", "JOIN #c"]),
         ("TARGMAX=NAMES:1,JOIN:2,PRIVMSG:3", ["JOIN #b,#a key", "JOIN #c"]),
         ("TARGMAX=JOIN:", ["JOIN #b,#a,#c key"]),
-        ("MAXTARGETS=20", ["JOIN #b,#a,#c key"]),
+        ("MAXTARGETS=20 BOT=B", ["MODE Terra +B", "JOIN #b,#a,#c key"]),
     ],
 )
-def test_as_many_channels_are_joined_at_once_as_the_server_takes(
-    token: str, joins: list[str]
+def test_as_many_channels_are_joined_at_once_as_the_server_takes_and_bots_say_that_they_are(
+    token: str, said: list[str]
 ) -> None:
     story = Story(["#a", "#b", "#c"])
     story.wanted["#b"] = "key"
     story.feed(":s 001 Terra :Welcome", f":s 005 Terra {token} :are", ":s 422 Terra :No")
-    assert [line for line in story.sent() if line.startswith("JOIN")] == joins
+    assert [line for line in story.sent() if line.startswith(("JOIN", "MODE"))] == said
 
 
 def test_a_nick_cut_by_the_server_is_ours_and_the_one_we_wanted() -> None:
@@ -281,5 +264,4 @@ def test_a_nick_cut_by_the_server_is_ours_and_the_one_we_wanted() -> None:
 
 def test_a_refused_nick_after_the_welcome_is_left_alone() -> None:
     story = inside(":s 433 Terra Other :Nickname is already in use")
-    assert story.sent() == []
-    assert story.session.nick == "Terra"
+    assert (story.sent(), story.session.nick) == ([], "Terra")

@@ -46,18 +46,13 @@ def said(story: Story) -> bytes:
     return base64.b64decode("".join(words))
 
 
-def test_plain_says_whom_to_act_for_who_we_are_and_the_password() -> None:
+def test_plain_says_who_we_are_with_the_password_and_the_log_says_who_is_logged_in() -> None:
     story = Story(sasl=["plain"], **JILLES)
     assert asked(story) == ["AUTHENTICATE PLAIN"]
     assert story.reply("AUTHENTICATE +") == ["AUTHENTICATE amlsbGVzAGppbGxlcwBzZXNhbWU="]
-    assert story.reply(*LOGGED_IN) == ["CAP END"]
-
-
-def test_who_we_are_logged_in_as_is_in_the_log() -> None:
-    story = Story(sasl=["plain"], **JILLES)
-    asked(story)
     with capture_logs() as logs:
-        story.feed("AUTHENTICATE +", *LOGGED_IN, *WELCOME)
+        assert story.reply(*LOGGED_IN) == ["CAP END"]
+        story.feed(*WELCOME)
     assert [(entry["event"], entry["account"]) for entry in logs] == [("irc.logged_in", "jilles")]
     assert login_problem(story.session) == ""
 

@@ -22,7 +22,7 @@ from harnesses.irc.transport.networks import describe_presence
 from tests.kit.certificates import certificate
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_network import Ears, joined
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.services import Services, services_network
 
 LOGIN: dict[str, Any] = {"sasl_username": "Account", "sasl_password": "sesame"}
@@ -53,8 +53,7 @@ async def test_our_certificate_logs_us_in(network: Services, tmp_path: Path) -> 
     ours = certificate(tmp_path, "client")
     async with network.running() as owner:
         fingerprint = ours.fingerprint.replace(":", "").lower()
-        await owner.say("NickServ", f"CERT ADD {fingerprint}")
-        await owner.expect("[Aa]dded")
+        await owner.ask(f"CERT ADD {fingerprint}", "[Aa]dded", room="NickServ")
         settings: dict[str, Any] = {"tls": True, "tls_verify": False, "tls_cert": ours.path}
         async with joined(network.tls_port, Ears(), sasl="EXTERNAL", **settings):
             assert await account_of("Terra", owner) == "Account"
@@ -105,7 +104,5 @@ async def test_nickserv_is_told_where_there_is_no_sasl(network: Services) -> Non
     ):
         # Its owner has the nick: NickServ sends them away, for we know the password.
         await owner.expect("ERROR|KILL")
-        async with asyncio.timeout(PATIENCE):
-            while ours.nick != "Account":  # noqa: ASYNC110
-                await asyncio.sleep(0.05)  # we share no channel with anybody who would tell
+        await until(lambda: ours.nick == "Account")  # we share no channel with who would tell
         assert await account_of("Account", alice) == "Account"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.session.sts import Sts, StsPolicies
 from tests.kit.certificates import certificate
 from tests.kit.irc_network import Ears, running
 from tests.kit.irc_script import Listener, Wire, listening
+from tests.kit.patience import until
 
 HOST, LOOPBACK = "irc.example", "127.0.0.1"
 
@@ -105,9 +109,7 @@ async def said(listener: Listener, announced: str) -> Wire:
     return wire
 
 
-async def test_each_goodbye_starts_the_time_anew_until_the_server_takes_it_back(
-    tmp_path: Path,
-) -> None:
+async def test_each_goodbye_starts_the_time_anew_until_it_is_taken_back(tmp_path: Path) -> None:
     now, path = 1000.0, tmp_path / "sts.json"
 
     def kept() -> int | None:
@@ -140,6 +142,43 @@ async def test_each_goodbye_starts_the_time_anew_until_the_server_takes_it_back(
         wire.close()
         assert await (await plain.accept()).line() == "CAP LS 302"
         assert kept() is None
+
+
+def failures(logs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why connecting has failed."""
+    return [entry["error"] for entry in logs if entry["event"] == "irc.connect_failed"]
+
+
+async def test_there_is_no_way_back_to_clear_text(tmp_path: Path) -> None:
+    good, path = certificate(tmp_path), tmp_path / "sts.json"
+    trusted = {"tls_fingerprints": (good.fingerprint,)}
+    async with listening() as plain:
+        async with (
+            listening(good.server()) as secure,
+            running(plain.port, Ears(), policies=StsPolicies(path), **trusted),
+        ):
+            wire = await plain.accept()
+            await wire.say(f"CAP * LS :sts=port={secure.port}")
+            await said(secure, "sts=duration=1000")
+        with capture_logs() as logs:
+            async with running(plain.port, Ears(), policies=StsPolicies(path), **trusted):
+                await until(lambda: len(failures(logs)) == 2)
+        assert plain.wires.empty()
+
+
+async def test_a_certificate_nobody_trusts_is_no_way_to_upgrade(tmp_path: Path) -> None:
+    with capture_logs() as logs:
+        async with (
+            listening() as plain,
+            listening(certificate(tmp_path).server()) as secure,
+            running(plain.port, Ears()),
+        ):
+            wire = await plain.accept()
+            await wire.say(f"CAP * LS :sts=port={secure.port}")
+            await until(lambda: len(failures(logs)) == 2)
+            assert plain.wires.empty()
+            assert secure.wires.empty()
+    assert all("CERTIFICATE_VERIFY_FAILED" in error for error in failures(logs))
 
 
 async def test_a_server_with_another_certificate_does_not_prolong_it(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.kit.certificates import certificate
 from tests.kit.irc_network import Ears, running
 from tests.kit.irc_script import listening
 from tests.kit.ircd import ngircd
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.ports import free_port
 
 SILENT = "127.0.0.2"
@@ -101,9 +101,7 @@ def test_a_server_whose_first_address_swallows_packets_is_reached_by_the_second(
 async def test_waits_grow_while_nobody_listens() -> None:
     with capture_logs() as logs:
         async with running(free_port(), Ears()):
-            async with asyncio.timeout(PATIENCE):
-                while sum(log["event"] == "irc.reconnecting" for log in logs) < 4:  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)  # the log is all there is to see
+            await until(lambda: sum(log["event"] == "irc.reconnecting" for log in logs) >= 4)
     waits = [log["seconds"] for log in logs if log["event"] == "irc.reconnecting"]
     assert waits[:4] == sorted(waits[:4])
     assert waits[3] >= 0.4
@@ -116,9 +114,7 @@ async def test_a_server_that_does_not_want_us_is_left_in_peace(why: str) -> None
             wire = await server.accept()
             await wire.send(f"ERROR :Closing Link: {why}\r\n".encode())
             wire.close()
-            async with asyncio.timeout(PATIENCE):
-                while not any(log["event"] == "irc.reconnecting" for log in logs):  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)  # the log is all there is to see
+            await until(lambda: any(log["event"] == "irc.reconnecting" for log in logs))
             assert server.wires.empty()
     assert [log["seconds"] >= 60 for log in logs if log["event"] == "irc.reconnecting"] == [True]
 
@@ -200,6 +196,31 @@ def test_a_network_without_a_server_says_so() -> None:
         Network("libera", NetworkSettings())
 
 
+@pytest.mark.parametrize("trusted_by", ["fingerprint", "authority"])
+async def test_a_certificate_is_trusted_by_its_fingerprint_or_an_authority(
+    trusted_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = certificate(tmp_path)
+    trusted: dict[str, Any] = {"tls": True}
+    if trusted_by == "fingerprint":
+        trusted["tls_fingerprints"] = (good.fingerprint,)
+    else:
+        monkeypatch.setenv("SSL_CERT_FILE", str(good.path))
+    async with listening(good.server()) as server, running(server.port, Ears(), **trusted):
+        assert await (await server.accept()).line() == "CAP LS 302"
+
+
+async def test_another_certificate_gets_not_a_byte(tmp_path: Path) -> None:
+    trusted = certificate(tmp_path, "good").fingerprint
+    with capture_logs() as logs:
+        async with (
+            listening(certificate(tmp_path, "bad").server()) as server,
+            running(server.port, Ears(), tls=True, tls_fingerprints=(trusted,)),
+        ):
+            assert await (await server.accept()).at_end() == b""
+            await until(lambda: "is not trusted" in str(logs))
+
+
 async def test_tls_works_and_a_false_certificate_is_refused(tmp_path: Path) -> None:
     ears = Ears()
     async with listening(certificate(tmp_path).server()) as server:
@@ -211,9 +232,7 @@ async def test_tls_works_and_a_false_certificate_is_refused(tmp_path: Path) -> N
             wire.close()
         with capture_logs() as logs:
             async with running(server.port, ears, tls=True) as network:
-                async with asyncio.timeout(PATIENCE):
-                    while not logs:  # noqa: ASYNC110
-                        await asyncio.sleep(0.02)  # the log is all there is to see
+                await until(lambda: logs)
                 assert not network.connected.is_set()
         assert logs[0]["event"] == "irc.connect_failed"
         assert "CERTIFICATE_VERIFY_FAILED" in logs[0]["error"]

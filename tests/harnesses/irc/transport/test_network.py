@@ -15,10 +15,10 @@ import pytest
 
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.transport.network import Network
-from tests.kit.irc_client import irc_client
+from tests.kit.irc_client import irc_client, irc_member
 from tests.kit.irc_network import Ears, joined, running
 from tests.kit.ircd import SERVERS, Ircd, embedded_ircd, inspircd, ngircd
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.ports import free_port
 
 ON_EACH_SERVER = pytest.mark.parametrize("server", SERVERS)
@@ -30,9 +30,8 @@ async def test_bytes_of_any_encoding_and_cut_are_heard_as_text(server: str) -> N
     async with (
         SERVERS[server]() as ircd,
         joined(ircd.port, ears) as network,
-        irc_client(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "alice", "#c") as alice,
     ):
-        await alice.join("#c")
         await alice.send_raw(b"PRIVMSG #c :h\xc3")
         await alice.send_raw(
             b"\xa9llo\r\nPRIVMSG #c :h\xe9llo\r\nPRIVMSG #c :\x93caf\xe9\x94 \x81\r\n"
@@ -51,8 +50,7 @@ async def test_bytes_of_any_encoding_and_cut_are_heard_as_text(server: str) -> N
 async def test_who_comes_and_goes_is_known_and_told(server: str) -> None:
     ears = Ears()
     async with SERVERS[server]() as ircd, joined(ircd.port, ears, channels=("#c", "#d")) as network:
-        async with irc_client(ircd.port, "alice") as alice:
-            await alice.join("#c")
+        async with irc_member(ircd.port, "alice", "#c") as alice:
             await alice.join("#d")
             await ears.until(lambda e: e.type == "JOIN" and e.channel == "#d" and not e.own)
             assert network.roster.nicks("#C") == ["alice", "Terra"]
@@ -96,9 +94,8 @@ async def test_others_receive_every_line_whole(server: str) -> None:
     async with (
         SERVERS[server]() as ircd,
         joined(ircd.port, Ears(), lines_per_second=100_000) as network,
-        irc_client(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "alice", "#c") as alice,
     ):
-        await alice.join("#c")
         sent = await network.say("PRIVMSG", "#c", f"first\n\n{LONG}\r\n  last")
         acted = await network.say("ACTION", "#c", "x" * 500)
         await network.say("NOTICE", "alice", "end")
@@ -115,9 +112,8 @@ async def test_with_server_time_the_events_have_the_servers_time() -> None:
     async with (
         inspircd() as ircd,
         joined(ircd.port, ears),
-        irc_client(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "alice", "#c") as alice,
     ):
-        await alice.join("#c")
         await alice.say("#c", "now")
         event = await ears.heard("now")
         assert abs(event.time - datetime.now(UTC)) < timedelta(minutes=1)
@@ -127,8 +123,7 @@ async def test_with_server_time_the_events_have_the_servers_time() -> None:
 
 @pytest.mark.parametrize("server", ["inspircd", "ngircd"])
 async def test_all_symbols_come_off_an_owners_name(server: str) -> None:
-    async with SERVERS[server]() as ircd, irc_client(ircd.port, "owner") as owner:
-        await owner.join("#c")
+    async with SERVERS[server]() as ircd, irc_member(ircd.port, "owner", "#c") as owner:
         await owner.send("MODE #c +q owner" if server == "inspircd" else "MODE #c +h owner")
         await owner.expect(r"MODE #c \+")
         async with joined(ircd.port, Ears()) as network:
@@ -162,15 +157,14 @@ async def test_the_wanted_nick_is_ours_as_soon_as_it_is_free() -> None:
 async def test_a_line_the_channel_does_not_take_is_not_said() -> None:
     async with (
         inspircd() as ircd,
-        irc_client(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "alice", "#c") as alice,
+        joined(ircd.port, Ears()) as network,
     ):
-        await alice.join("#c")
-        async with joined(ircd.port, Ears()) as network:
-            assert await network.say("PRIVMSG", "#c", "one\ntwo") == ["one", "two"]
-            await alice.send("MODE #c +m")
-            await alice.settle()
-            assert await network.say("PRIVMSG", "#c", "three") == []
-            assert await network.say("ACTION", "alice", "waves") == ["waves"]
+        assert await network.say("PRIVMSG", "#c", "one\ntwo") == ["one", "two"]
+        await alice.send("MODE #c +m")
+        await alice.settle()
+        assert await network.say("PRIVMSG", "#c", "three") == []
+        assert await network.say("ACTION", "alice", "waves") == ["waves"]
 
 
 PLUGIN = """
@@ -208,8 +202,7 @@ async def test_plugins_of_irc3_work_and_hear_our_nick_of_today(nick: str, tmp_pa
             assert (asyncio.sleep, asyncio.wait) == (asyncio.tasks.sleep, asyncio.tasks.wait)
             assert logging.getLoggerClass() is logging.Logger, "irc3 does not change the process"
             await alice.join("#c")
-            await alice.say("#c", f"{nick}: one")
-            await alice.expect(r"PRIVMSG #c :alice .* \['ready'\]: one")
+            await alice.ask(f"{nick}: one", r"PRIVMSG #c :alice .* \['ready'\]: one", room="#c")
             network.send_line("NICK Gaia")
             await ears.heard("Gaia")
             assert network.nick == "Gaia"
@@ -243,8 +236,7 @@ async def test_a_server_that_dies_is_found_again(kind: Any) -> None:
 
 async def _killed(ircd: Ircd, network: Network) -> None:
     await ircd.kill()
-    while network.connected.is_set():  # noqa: ASYNC110
-        await asyncio.sleep(0.01)  # what is gone has no event of its own
+    await until(lambda: not network.connected.is_set())
 
 
 async def test_lines_that_did_not_go_out_are_not_returned() -> None:
@@ -261,9 +253,8 @@ async def test_a_reply_that_is_given_up_stops() -> None:
     async with (
         ngircd() as ircd,
         joined(ircd.port, Ears()) as network,
-        irc_client(ircd.port, "alice") as alice,
+        irc_member(ircd.port, "alice", "#c") as alice,
     ):
-        await alice.join("#c")
         talking = asyncio.create_task(network.say("PRIVMSG", "#c", "\n".join(map(str, range(50)))))
         await alice.expect("PRIVMSG #c :0")
         talking.cancel()
@@ -275,8 +266,7 @@ async def test_a_reply_that_is_given_up_stops() -> None:
 
 async def test_after_our_own_quit_there_is_no_return() -> None:
     before = signal.getsignal(signal.SIGINT)
-    async with ngircd() as ircd, irc_client(ircd.port, "alice") as alice:
-        await alice.join("#c")
+    async with ngircd() as ircd, irc_member(ircd.port, "alice", "#c") as alice:
         async with asyncio.timeout(PATIENCE), joined(ircd.port, Ears()) as network:
             await alice.expect("JOIN")
         await alice.expect("QUIT .*the test is over")
@@ -291,11 +281,9 @@ async def test_events_come_in_the_order_of_the_wire(server: str) -> None:
     async with (
         SERVERS[server]() as ircd,
         joined(ircd.port, ears),
-        irc_client(ircd.port, "alice") as alice,
-        irc_client(ircd.port, "bob") as bob,
+        irc_member(ircd.port, "alice", "#c") as alice,
+        irc_member(ircd.port, "bob", "#c") as bob,
     ):
-        await alice.join("#c")
-        await bob.join("#c")
         for number in range(150):
             await (alice, bob)[number % 2].say("#c", f"line {number}")
         await alice.settle()
@@ -314,11 +302,9 @@ async def test_junk_and_long_lines_of_others_do_no_harm(server: str) -> None:
     async with (
         SERVERS[server]() as ircd,
         joined(ircd.port, ears),
-        irc_client(ircd.port, "alice") as alice,
-        irc_client(ircd.port, "junk") as junk,
+        irc_member(ircd.port, "alice", "#c") as alice,
+        irc_member(ircd.port, "junk", "#c") as junk,
     ):
-        await alice.join("#c")
-        await junk.join("#c")
         junk_bytes = bytes(b for b in range(1, 256) if b not in b"\r\n") * 2
         await junk.say("#c", junk_bytes[:400])
         await junk.say("#c", b"\x01\x01")

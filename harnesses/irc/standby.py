@@ -2,8 +2,10 @@
 
 The active tendril holds and renews the leases of all its networks (`storage.queues.leases`). A
 standby is in the same channels under another nick. It sends and logs nothing, but buffers the
-events of the last minute. When the leases expire it acquires them and claims the nick;
-`harnesses.irc.failover.takeover` then decides what to log and answer.
+events of the last minute. When the leases expire it acquires them and claims the nick, logs the
+events that the holder missed (`find_logged`), and answers the questions among them. A question
+counts as answered if the holder was then seen to reply to its author. A command whose line the
+holder has logged has taken effect and is not run again.
 
 A holder that fails to renew its leases stops sending by itself before another can acquire them. It
 continues once it can renew them, or ends with LeaseLost if it has been replaced.
@@ -27,15 +29,17 @@ import structlog
 from harnesses.core.errors import TendrilError
 from harnesses.core.tendril.status import StatusFile
 from harnesses.irc.channel_settings import load_channel_settings
+from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.failover.takeover import take_over
+from harnesses.irc.policy.requests import QUESTION_COMMANDS, to_log_event
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import Networks, follow
+from storage.chat_log.event import PendingEvent
 from storage.db.database import Address, Database
 from storage.db.errors import StorageError, Unavailable
-from storage.log import ChatLog
+from storage.log import ChatLog, find_logged
 from storage.queues.leases import Lease, LeaseLost, Leases, Renewal
 from terrarium.supervision import root_cause, told_to_stop
 
@@ -234,6 +238,55 @@ class Standby:
             if time >= since:
                 heard.append((event, time < mark - MAX_LAG))
         return heard
+
+
+async def take_over(
+    services: BotServices, handler: EventHandler, buffered: Sequence[tuple[IrcEvent, bool]]
+) -> None:
+    """Pass the events received during standby on to the event handler: log those that are missing
+    in the log and answer unanswered questions.
+
+    With each event is given whether the last holder's watermark covers it: then the holder has
+    logged it, or chose not to (opt-outs). Raises StorageError.
+    """
+    policy, commands = services.policy, handler.commands.known
+    redactions = [event for event, _ in buffered if event.type == "REDACT"]
+    buffered = [each for each in buffered if each[0].type != "REDACT"]
+    lines = [policy.hear(services.networks[event.network], event) for event, _ in buffered]
+    logged = await find_logged(
+        services.log, [to_log_event(line.event, line.place) for line in lines]
+    )
+    waiting: dict[tuple[str, str, str], deque[int]] = {}
+    for number, line in enumerate(lines):
+        network, event = line.network, line.event
+        # Our replies begin with the addressee, as in "alice: hello". A reply counts for the oldest
+        # open question of its addressee.
+        person = event.text.partition(":")[0] if event.own else line.who.nick
+        asker = network.name, network.fold(event.channel or ""), network.fold(person)
+        asked = policy.parse_words(line, services.prefix(line.place))
+        is_known = asked and (asked.command in commands or asked.question)
+        is_ours = asked and is_known and asked.command not in UNLOGGED
+        if is_ours and policy.should_process(line):
+            waiting.setdefault(asker, deque()).append(number)
+        elif event.own and (questions := waiting.get(asker)):
+            questions.popleft()
+    unanswered, missing = {number for each in waiting.values() for number in each}, 0
+    for number, (event, below_watermark) in enumerate(buffered):
+        known = logged.get(number)
+        if known is None and not below_watermark:
+            missing += 1
+            handler.on_event(event, answers=number in unanswered)
+        elif known and number in unanswered:
+            # Its line is in the log already. Commands other than questions are not run again.
+            line = lines[number]
+            asked = policy.take_trigger(line, services.prefix(line.place))
+            if asked and asked.command in QUESTION_COMMANDS:
+                pending = PendingEvent(known)
+                pending.mark_settled(known.id)
+                handler.answer(commands[asked.command], policy.request(line, asked.words, pending))
+    for event in redactions:
+        handler.on_event(event)
+    _log.info("irc.taken_over", heard=len(lines), missing=missing, unanswered=len(unanswered))
 
 
 def require_same_networks(found: Sequence[Lease], networks: Collection[str]) -> None:

@@ -6,15 +6,18 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from harnesses.irc.failover.standby import LEASE_PREFIX, MAX_LAG, Standby
+from harnesses.core.services.shared_log import split_lines
 from harnesses.irc.protocol.message import parse
 from harnesses.irc.session import handlers
 from harnesses.irc.settings import NetworkSettings
+from harnesses.irc.standby import LEASE_PREFIX, MAX_LAG, Standby
 from harnesses.irc.transport.network import Network
+from storage.chat_log.event import Event, EventType
 from storage.connection import Row, Values
 from storage.db.database import Database
+from storage.log import ChatLog, find_logged
 from storage.queues.leases import Leases
-from tests.kit.irc_session import inside
+from tests.kit.irc_session import NOON, inside
 
 
 class DistantDatabase(Database):
@@ -26,9 +29,7 @@ class DistantDatabase(Database):
         return rows
 
 
-async def test_a_slow_answer_about_the_leases_settles_nothing_that_came_after_the_watermark(
-    tmp_path: Path,
-) -> None:
+async def test_a_slow_answer_settles_nothing_after_the_watermark(tmp_path: Path) -> None:
     message = parse(":alice!a@h PRIVMSG #c :only we have heard this")
     assert message
     (event,) = handlers.receive(inside().session, message)
@@ -42,3 +43,26 @@ async def test_a_slow_answer_about_the_leases_settles_nothing_that_came_after_th
         ((heard, below_watermark),) = standby.drain()
     assert heard.text == "only we have heard this"
     assert not below_watermark
+
+
+def said(text: str, msgid: str | None = None) -> Event:
+    return Event(
+        network="net",
+        channel="#c",
+        type=EventType.PRIVMSG,
+        time=NOON,
+        nick="alice",
+        text=text,
+        msgid=msgid,
+    )
+
+
+async def test_a_message_of_several_lines_is_found_by_its_first(tmp_path: Path) -> None:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+        for line in split_lines(said("one\n\nthree", "m1")):
+            log.write(line)
+        log.write(said("alone"))
+        await log.flush()
+        heard = [said("one\n\nthree", "m1"), said("one\nother", "m2"), said("alone")]
+        found = await find_logged(log, heard)
+    assert {number: event.text for number, event in found.items()} == {0: "one", 2: "alone"}
