@@ -74,8 +74,7 @@ def _show_version(wanted: bool) -> None:
 def _options(
     context: typer.Context,
     log_level: Annotated[
-        Level,
-        typer.Option(envvar="TERRARIUM_LOG_LEVEL", help="Log this level and above."),
+        Level, typer.Option(envvar="TERRARIUM_LOG_LEVEL", help="Log this level and above.")
     ] = "info",
     log_format: Annotated[
         Format, typer.Option(envvar="TERRARIUM_LOG_FORMAT", help="For people, or JSON lines.")

@@ -108,11 +108,7 @@ class UnaskedSpeech:
         return self._silences.get(place, Silence(_NEVER, muted=False))
 
     def on_line(
-        self,
-        line: LoggedLine,
-        *,
-        asked: bool = False,
-        fold: Callable[[str], str] = str.lower,
+        self, line: LoggedLine, *, asked: bool = False, fold: Callable[[str], str] = str.lower
     ) -> None:
         """Observe what a person says on a channel, with `asked` to us: whoever asks us has their
         answer from there, and no other line is a reply or a question to everybody."""

@@ -10,12 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from harnesses.web.auth.middleware import (
-    TOO_LONG,
-    add_security_headers,
-    ask_to_log_in,
-    refuse,
-)
+from harnesses.web.auth.middleware import TOO_LONG, add_security_headers, ask_to_log_in, refuse
 from harnesses.web.rendering.view import page
 from storage.db.errors import BadCursor, ServerAway
 

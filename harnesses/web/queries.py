@@ -81,8 +81,7 @@ def _range_query(
         ),
     ] = None,
     until: Annotated[
-        Moment | None,
-        Param(description="before this time: ISO 8601 with a time zone, or a date"),
+        Moment | None, Param(description="before this time: ISO 8601 with a time zone, or a date")
     ] = None,
 ) -> Query:
     return replace(query, nick=nick, since=since, until=until)

@@ -25,12 +25,7 @@ from harnesses.core.services.peers import (
 )
 from harnesses.core.services.question_tools import Door, question_tools
 from harnesses.core.services.reminders import Requester
-from harnesses.core.services.shared_log import (
-    LoggedLine,
-    conversation_name,
-    is_public,
-    room_name,
-)
+from harnesses.core.services.shared_log import LoggedLine, conversation_name, is_public, room_name
 from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.services import MediumServices

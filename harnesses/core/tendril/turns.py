@@ -14,12 +14,7 @@ import structlog
 from harnesses.core.services.peers import PeerService
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.responder import Responder
-from harnesses.core.tendril.turn import (
-    NO_REPLY,
-    ConversationQueue,
-    TurnRequest,
-    TurnResult,
-)
+from harnesses.core.tendril.turn import NO_REPLY, ConversationQueue, TurnRequest, TurnResult
 from llm.client.client import RequestOptions
 from llm.memory.room import RoomMemory
 from llm.messages.errors import ModelError
@@ -171,11 +166,7 @@ class Turns:
         )
 
     async def _finish(
-        self,
-        request: TurnRequest,
-        result: TurnResult,
-        queue: ConversationQueue,
-        memory: RoomMemory,
+        self, request: TurnRequest, result: TurnResult, queue: ConversationQueue, memory: RoomMemory
     ) -> TurnResult:
         """Deliver an answer, and remember the turn if it was delivered."""
 

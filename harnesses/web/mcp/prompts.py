@@ -103,9 +103,7 @@ async def complete(
     fitting = [each for each in values if argument.value.lower() in each.lower()]
     return types.CompleteResult(
         completion=types.Completion(
-            values=fitting[:_MAX_VALUES],
-            total=len(fitting),
-            has_more=len(fitting) > _MAX_VALUES,
+            values=fitting[:_MAX_VALUES], total=len(fitting), has_more=len(fitting) > _MAX_VALUES
         )
     )
 

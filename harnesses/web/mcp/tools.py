@@ -146,8 +146,7 @@ class McpLogTools:
             Field(description="from this time on: ISO 8601 with a time zone, or a date"),
         ] = None,
         until: Annotated[
-            Moment | None,
-            Field(description="before this time: ISO 8601 with zone, or a date"),
+            Moment | None, Field(description="before this time: ISO 8601 with zone, or a date")
         ] = None,
         before_id: Annotated[Id, Field(description="only lines before this one; 0: all")] = 0,
         after_id: Annotated[
@@ -231,10 +230,7 @@ class AskTool:
         question: Annotated[str, Field(min_length=1, max_length=4000)],
         conversation: Annotated[
             str,
-            Field(
-                max_length=32,
-                description="`conversation` of an earlier answer, to continue it",
-            ),
+            Field(max_length=32, description="`conversation` of an earlier answer, to continue it"),
         ] = "",
     ) -> ConversationAnswer:
         """Ask Terrarium, a language model that can look into the chat log. It takes a while."""

@@ -99,9 +99,7 @@ def row(path: Path) -> str:
         return str(file.execute("SELECT text FROM kept").fetchone()[0])
 
 
-async def test_the_log_outside_the_data_folder_is_the_one_that_is_backed_up(
-    tmp_path: Path,
-) -> None:
+async def test_the_log_outside_the_data_folder_is_the_one_that_is_backed_up(tmp_path: Path) -> None:
     kept(tmp_path / "elsewhere" / "log.db", "the log")
     kept(tmp_path / "data" / "irc.db", "an older one")
     path = {"DB_PATH": str(tmp_path / "elsewhere" / "log.db")}

@@ -67,10 +67,7 @@ class World:
 
     async def said(self, *texts: str, time: datetime, own: bool = False) -> None:
         """Lines in the log of the IRC tendril."""
-        async with (
-            Database.open(self.data / "irc.db") as database,
-            ChatLog.open(database) as log,
-        ):
+        async with Database.open(self.data / "irc.db") as database, ChatLog.open(database) as log:
             nick = "Terra" if own else "alice"
             for text in texts:
                 log.append(event(text, channel=HOME.channel, time=time, nick=nick, own=own))
@@ -244,9 +241,7 @@ async def test_a_digest_is_stored_with_the_lines_that_it_quotes(world: World) ->
     assert [each.text for each in found] == [text]
 
 
-async def test_nothing_is_delivered_about_a_channel_where_only_we_have_spoken(
-    world: World,
-) -> None:
+async def test_nothing_is_delivered_about_a_channel_where_only_we_have_spoken(world: World) -> None:
     await world.said("yesterday's digest", time=NINE - timedelta(hours=2), own=True)
     await world.at_nine({"digest": job(log="#terrarium")})
     assert world.model.requests == []

@@ -32,11 +32,7 @@ async def test_a_conversation_takes_one_question_at_a_time_and_two_run_at_once(
         script.release()
         assert (await first).text == "Seven."
         assert (await second).ok
-        assert texts(script.requests[2])[1:] == [
-            "ada asks: first",
-            "Seven.",
-            "bob asks: second",
-        ]
+        assert texts(script.requests[2])[1:] == ["ada asks: first", "Seven.", "bob asks: second"]
 
 
 async def test_a_question_whose_asker_leaves_does_not_hold_up_the_next(tmp_path: Path) -> None:

@@ -42,10 +42,7 @@ async def client(site: WebSite) -> AsyncIterator[httpx2.AsyncClient]:
 async def following(site: WebSite, cookie: str) -> AsyncIterator[AsyncIterator[str]]:
     """Follow the log with this cookie; yields the lines that have data, once it has begun."""
     headers = {"cookie": f"{COOKIE}={cookie}"}
-    async with (
-        client(site) as http,
-        http.stream("GET", "/api/stream", headers=headers) as stream,
-    ):
+    async with client(site) as http, http.stream("GET", "/api/stream", headers=headers) as stream:
         lines = stream.aiter_lines()
         assert (await anext(lines)).startswith("id:")
         yield (line async for line in lines if line.startswith("data:"))

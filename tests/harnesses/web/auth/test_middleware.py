@@ -91,13 +91,7 @@ async def test_an_encoded_mark_does_not_make_a_closed_page_an_open_one(closed: W
 
 
 async def test_a_name_that_is_not_loopback_is_refused_without_a_token(site: WebSite) -> None:
-    for host in (
-        "evil.example",
-        "evil.example:8081",
-        "localhost.evil.example",
-        "10.0.0.1",
-        "[",
-    ):
+    for host in ("evil.example", "evil.example:8081", "localhost.evil.example", "10.0.0.1", "["):
         answer = await site.http.get("/api/channels", headers={"host": host})
         assert answer.status_code == 403, host
         assert "WEB_TOKEN" in answer.json()["error"]["message"]

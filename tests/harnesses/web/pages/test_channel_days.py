@@ -58,10 +58,7 @@ async def test_a_day_is_a_day_of_the_zone_also_when_the_clock_is_changed(site: W
     assert "2026-10-25 00:00:00 CEST" in page
     assert "2026-10-25 23:59:00 CET" in page
     assert f'href="{HERE}?day=2026-10-24&amp;tz=Europe%2FZurich"' in page
-    assert said(await shown(site, f"{HERE}?day=2026-10-25")) == [
-        "Sunday ends",
-        "already Monday",
-    ]
+    assert said(await shown(site, f"{HERE}?day=2026-10-25")) == ["Sunday ends", "already Monday"]
 
 
 async def test_a_zone_is_chosen_once_for_a_browser(site: WebSite) -> None:

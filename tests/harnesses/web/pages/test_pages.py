@@ -177,10 +177,7 @@ async def watched(chromium: Browser, url: str) -> tuple[Page, list[str]]:
 
 
 async def test_the_chat_box_answers_and_shows_it_again_after_a_reload(seen: Seen) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        seen("/chat", agent_url=script.url) as (_, page),
-    ):
+    async with ScriptedOpenAI() as script, seen("/chat", agent_url=script.url) as (_, page):
         script.say("Two **frogs** <img src=x onerror=\"document.title='run'\">")
         await expect(page.locator("#welcome")).to_be_visible()
         await page.keyboard.type("what is <b>new</b>?")
@@ -197,10 +194,7 @@ async def test_the_chat_box_answers_and_shows_it_again_after_a_reload(seen: Seen
 
 
 async def test_an_answer_is_seen_while_it_is_written(seen: Seen) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        seen("/chat", agent_url=script.url) as (_, page),
-    ):
+    async with ScriptedOpenAI() as script, seen("/chat", agent_url=script.url) as (_, page):
         script.hang("Once upon")
         await page.keyboard.type("a story")
         await page.keyboard.press("Enter")
@@ -230,9 +224,7 @@ async def test_a_login_in_the_browser_opens_the_page_that_was_asked_for(
     chromium: Browser, tmp_path: Path
 ) -> None:
     settings = {"token": "frogs"}
-    async with (
-        web_site(tmp_path, events=excerpt(), settings=settings) as site,
-    ):
+    async with web_site(tmp_path, events=excerpt(), settings=settings) as site:
         page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu?at={site.ids[8]}")
         await page.keyboard.type("frogs")
         await page.keyboard.press("Enter")
