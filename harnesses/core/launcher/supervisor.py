@@ -71,8 +71,7 @@ class Supervisor:
         policy: RestartPolicy | None = None,
     ) -> None:
         self.pids: dict[str, int] = {}
-        self._programs = programs
-        self._say = say
+        self._programs, self._say = programs, say
         self._policy = policy or RestartPolicy()
         self._serves = {each.name for each in programs if each.serves}
         self._ended = asyncio.Event()
@@ -104,9 +103,14 @@ class Supervisor:
                 try:
                     code = await process.wait()
                 except asyncio.CancelledError:
-                    if program.serves:
-                        took = await self._wait_others(grace * 2 / 3)
-                        await end_child(process, grace - took)
+                    if program.serves:  # the others may need it to finish their work
+                        began = time.monotonic()
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(grace * 2 / 3):
+                                while self.pids.keys() - self._serves:
+                                    self._ended.clear()
+                                    await self._ended.wait()
+                        await end_child(process, grace - (time.monotonic() - began))
                     raise
         except OSError as error:  # e.g. out of memory or processes: the other programs go on
             return f"could not be started ({error.strerror})"
@@ -116,17 +120,6 @@ class Supervisor:
         if code == EX_CONFIG:
             raise ChildConfigError(program.name)
         return f"ended (signal {-code})" if code < 0 else f"ended (exit code {code})"
-
-    async def _wait_others(self, seconds: float) -> float:
-        """Wait until only programs run that serve others, at most `seconds`; return how long that
-        took."""
-        began = time.monotonic()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self.pids.keys() - self._serves:
-                    self._ended.clear()
-                    await self._ended.wait()
-        return time.monotonic() - began
 
 
 @asynccontextmanager

@@ -113,21 +113,17 @@ class PrivacyService:
         """
         await self._log.chat_log.flush()  # or lines still in the queue would be missed
         await self._accounting.forget_names()  # also those that are in memory only
-        log = self._log.chat_log
-        gone = await forget(self._log.database, log, person, self._config.data)
-        _log.info(
-            "privacy.forgotten",
-            network=person.network,
-            events=gone.events,
-            finished=gone.is_finished,
-        )
+        log, data = self._log, self._config.data
+        gone = await forget(log.database, log.chat_log, person, data)
+        network, done = person.network, gone.is_finished
+        _log.info("privacy.forgotten", network=network, events=gone.events, finished=done)
         return gone
 
     async def redact(self, place: Place, msgid: str) -> None:
         """Remove a line that was redacted where it was said. Raises StorageError."""
-        await self._log.chat_log.flush()
-        data = self._config.data
-        await remove_line(self._log.database, self._log.chat_log, place, msgid, data)
+        log = self._log
+        await log.chat_log.flush()
+        await remove_line(log.database, log.chat_log, place, msgid, self._config.data)
 
     async def finish_earlier(self) -> bool:
         """Resume interrupted erasures; return False while something is left of one.
