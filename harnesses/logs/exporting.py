@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -93,21 +93,25 @@ async def export_to(
     Returns the number of events. Raises OperationRefused and StorageError.
     """
     count = 0
-    async with open_log(address) as database, _sink(format, target, force) as sink:
-        async for events in ChatLog(database).pieces(query):
-            await sink(events)
-            count += len(events)
+    async with open_log(address) as database:
+        with _sink(format, target, force) as sink:
+            async for events in ChatLog(database).pieces(query):
+                await sink(events)
+                count += len(events)
     return count
 
 
-@asynccontextmanager
-async def _sink(format: ExportFormat, target: Path | None, force: bool) -> AsyncIterator[Sink]:
+@contextmanager
+def _sink(format: ExportFormat, target: Path | None, force: bool) -> Iterator[Sink]:
     if target is None or target == Path("-"):
         if format != "jsonl":
             raise OperationRefused(f"{format} needs a PATH to write to")
         yield _json_lines(sys.stdout.buffer)
     elif format == "text":
-        _require_empty(target)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise OperationRefused(
+                f"{target} is there already; text needs a new or an empty folder"
+            )
         yield partial(_add_to_days, target)
     else:
         with atomic_write(target, force=force) as part:
@@ -117,11 +121,6 @@ async def _sink(format: ExportFormat, target: Path | None, force: bool) -> Async
             else:
                 with part.open("wb") as file:
                     yield _json_lines(file)
-
-
-def _require_empty(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise OperationRefused(f"{folder} is there already; text needs a new or an empty folder")
 
 
 def _json_lines(file: IO[bytes]) -> Sink:

@@ -129,21 +129,15 @@ def import_(command: ImportCommand) -> None:
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(
-            "", total=sum(path.stat().st_size for path in files(command.paths))
-        )
+        total = sum(path.stat().st_size for path in files(command.paths))
+        task = progress.add_task("", total=total)
 
         def on_progress(path: Path, done: int) -> None:
             progress.update(task, advance=done, description=strip_control_chars(path.name))
 
         with hold_lock(config.data, "logs-import", "terrarium logs import", shared=True):
-            found = asyncio.run(import_logs(config, command.paths, options, on_progress))
-    _report(found, [path for path in command.paths if not files([path])])
-
-
-def _report(stats: ImportStats, missing: list[str]) -> None:
-    """Print the counts of an import. Exit with status 1 if a path names no file, or if a file or a
-    line was left out."""
+            stats = asyncio.run(import_logs(config, command.paths, options, on_progress))
+    missing = [path for path in command.paths if not files([path])]
     typer.echo(
         f"{counted(stats.files, 'file')}: {counted(stats.imported, 'event')} imported,"
         f" {stats.present} already there, {counted(stats.unclear, 'line')} not understood"

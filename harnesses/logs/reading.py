@@ -7,7 +7,7 @@ import gzip
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -21,7 +21,6 @@ from harnesses.logs.formats import FORMATS, detect
 from harnesses.logs.grammar import (
     DayChange,
     Ignored,
-    Parsed,
     ParsedLine,
     Refused,
     Timestamp,
@@ -100,10 +99,17 @@ def read_log(path: Path, options: ImportOptions) -> Iterator[ParsedEvent]:
     if format is None:
         raise UnrecognisedLog(f"{path}: not a log in a format that is known")
     named = parse_path(path.resolve())
-    # Each line of our own export names its own place.
-    place = (
-        None if format.name == "jsonl" else _place_of(path, options, named, map(format.parse, head))
-    )
+    place = None
+    if format.name != "jsonl":  # each line of our own export names its own place
+        network = options.network or named.network or options.default_network
+        if network is None:
+            raise UnrecognisedLog(f"{path}: of which network? say --network NAME")
+        parsed = (each for each in map(format.parse, head) if isinstance(each, ParsedLine))
+        in_lines = (each.channel for each in parsed if each.channel)
+        channel = options.channel or named.channel or next(in_lines, None)
+        if channel is None:
+            raise UnrecognisedLog(f"{path}: of which channel? say --channel NAME")
+        place = Place(network, channel)
     dates = DateTracker(options.zone, named.day)
     for number, (text, is_cut, position) in enumerate(_lines(path, options), 1):
         found = Refused(_TOO_LONG) if is_cut else format.parse(text)
@@ -155,8 +161,7 @@ class DateTracker:
     lines in the context of those before. `day` is that of the first line, if it is known."""
 
     def __init__(self, zone: tzinfo, day: date | None) -> None:
-        self._zone = zone
-        self._day = day
+        self._zone, self._day = zone, day
         self._last: datetime | None = None  # local, without zone
         self._moment: datetime | None = None
 
@@ -200,17 +205,6 @@ def _in_year(day: date, year: int) -> date:
         return day.replace(year=year)
     except ValueError:  # 29 February
         return date(year, 3, 1)
-
-
-def _place_of(path: Path, options: ImportOptions, named: PathInfo, head: Iterable[Parsed]) -> Place:
-    network = options.network or named.network or options.default_network
-    if network is None:
-        raise UnrecognisedLog(f"{path}: of which network? say --network NAME")
-    in_lines = (each.channel for each in head if isinstance(each, ParsedLine) and each.channel)
-    channel = options.channel or named.channel or next(in_lines, None)
-    if channel is None:
-        raise UnrecognisedLog(f"{path}: of which channel? say --channel NAME")
-    return Place(network, channel)
 
 
 def _lines(path: Path, options: ImportOptions) -> Iterator[tuple[str, bool, int]]:

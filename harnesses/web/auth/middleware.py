@@ -44,9 +44,7 @@ class SecurityMiddleware:
     `request.state`; it adds `HEADERS` to each response."""
 
     def __init__(self, app: ASGIApp, tokens: AccessTokens, delays: LoginDelays) -> None:
-        self._app = app
-        self._tokens = tokens
-        self._delays = delays
+        self._app, self._tokens, self._delays = app, tokens, delays
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on; HEAD is passed on as GET."""

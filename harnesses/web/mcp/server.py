@@ -61,11 +61,28 @@ def create_server(state: AppState, bus: SubscriptionBus) -> Server[Any]:
         assert context.request is not None
         return viewer_of(context.request).scope
 
+    async def list_tools(context: Context, _: object) -> types.ListToolsResult:
+        toolbox = toolbox_of(context)
+        tools = [
+            types.Tool(
+                name=(function := schema["function"])["name"],
+                title=function["name"].replace("_", " ").capitalize(),
+                description=function["description"],
+                input_schema=function["parameters"],
+                output_schema=toolbox.result_schema(function["name"]),
+                annotations=types.ToolAnnotations(
+                    read_only_hint=toolbox.options(function["name"]).reads
+                ),
+            )
+            for schema in toolbox.schemas()
+        ]
+        return types.ListToolsResult(tools=tools)
+
     return Server(
         "terrarium",
         version=version("terrarium"),
         instructions=_INSTRUCTIONS,
-        on_list_tools=lambda context, _: _list_tools(toolbox_of(context)),
+        on_list_tools=list_tools,
         on_call_tool=lambda context, params: _call(toolbox_of(context), context, params),
         on_list_resources=lambda context, _: list_days(state.log, scope_of(context)),
         on_list_resource_templates=list_templates,
@@ -77,23 +94,6 @@ def create_server(state: AppState, bus: SubscriptionBus) -> Server[Any]:
         on_completion=lambda context, params: complete(state.log, scope_of(context), params),
         on_subscriptions_listen=ListenHandler(bus),
     )
-
-
-async def _list_tools(toolbox: Toolbox) -> types.ListToolsResult:
-    tools = [
-        types.Tool(
-            name=(function := schema["function"])["name"],
-            title=function["name"].replace("_", " ").capitalize(),
-            description=function["description"],
-            input_schema=function["parameters"],
-            output_schema=toolbox.result_schema(function["name"]),
-            annotations=types.ToolAnnotations(
-                read_only_hint=toolbox.options(function["name"]).reads
-            ),
-        )
-        for schema in toolbox.schemas()
-    ]
-    return types.ListToolsResult(tools=tools)
 
 
 async def announce_tools(state: AppState, bus: SubscriptionBus) -> None:
@@ -108,15 +108,6 @@ async def announce_tools(state: AppState, bus: SubscriptionBus) -> None:
         await asyncio.sleep(_TOOLS_PAUSE)
 
 
-async def _report_progress(context: Context) -> None:
-    """Tell a client that has asked for it every few seconds that its call is running, so that it
-    does not give up."""
-    for count in itertools.count(1):
-        await asyncio.sleep(_PROGRESS_PAUSE)
-        seconds = count * _PROGRESS_PAUSE
-        await context.session.report_progress(seconds, message=f"{seconds:g} s so far")
-
-
 async def _call(
     toolbox: Toolbox, context: Context, params: types.CallToolRequestParams
 ) -> types.CallToolResult:
@@ -128,7 +119,14 @@ async def _call(
         names = ", ".join(toolbox.names())
         raise MCPError(types.INVALID_PARAMS, f"no such tool; there are: {names}")
     seconds = toolbox.options(params.name).timeout or TOOL_TIMEOUT
-    reporting = asyncio.create_task(_report_progress(context))
+
+    async def report_progress() -> None:  # so that a client that has asked for it does not give up
+        for count in itertools.count(1):
+            await asyncio.sleep(_PROGRESS_PAUSE)
+            so_far = count * _PROGRESS_PAUSE
+            await context.session.report_progress(so_far, message=f"{so_far:g} s so far")
+
+    reporting = asyncio.create_task(report_progress())
     try:
         result = await toolbox.run(params.name, json.dumps(params.arguments or {}), seconds)
     except ToolError as error:

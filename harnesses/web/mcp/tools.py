@@ -86,10 +86,8 @@ class McpLogTools:
     `base`, the URL of the site."""
 
     def __init__(self, retrieval: Retrieval, scope: Scope, base: str) -> None:
-        self._log = retrieval.log
-        self._retrieval = retrieval
-        self._scope = scope
-        self._base = base
+        self._log, self._retrieval = retrieval.log, retrieval
+        self._scope, self._base = scope, base
 
     @tool(reads=True, mcp=True)
     async def channels(self) -> ChannelList:
@@ -156,22 +154,15 @@ class McpLogTools:
     ) -> ReadLines:
         """Read lines of the chat log in order of time: the newest that fit, or those that follow
         `since` or `after_id`."""
-        query = await self._query(
-            channel,
-            nick,
-            since=since,
-            until=until,
-            before_id=before_id or None,
-            after_id=after_id or None,
-        )
+        ids = {"before_id": before_id or None, "after_id": after_id or None}
+        query = await self._query(channel, nick, since=since, until=until, **ids)
         newest = bool(before_id) or not (since or after_id)
         # `more` is decided before the lines of people who have opted out are removed, so there may
         # be fewer than `limit` lines although it is true.
         events, more = await page_of(self._log, query, limit, newest=newest)
         shown = await self._log.shown_to_model(events)
-        return ReadLines(
-            lines=[LogMessage.from_event(each, self._base) for each in shown], more=more
-        )
+        lines = [LogMessage.from_event(each, self._base) for each in shown]
+        return ReadLines(lines=lines, more=more)
 
     @tool(reads=True, mcp=True)
     async def who(
@@ -185,12 +176,11 @@ class McpLogTools:
         events = await self._log.shown_to_model(await self._log.find(query))
         lines = Counter(event.nick for event in events)
         last = {event.nick: event.time for event in events}  # chronological: the last one wins
-        return RecentSpeakers(
-            people=[
-                RecentSpeaker(nick=nick, lines=count, last=last[nick])
-                for nick, count in lines.most_common(_MAX_PEOPLE)
-            ]
-        )
+        people = [
+            RecentSpeaker(nick=nick, lines=count, last=last[nick])
+            for nick, count in lines.most_common(_MAX_PEOPLE)
+        ]
+        return RecentSpeakers(people=people)
 
     async def _query(self, channel: str, nick: str, **narrowed: object) -> Query:
         """Return the query for the lines on a channel, "" for all. Raises ToolError for one without

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from harnesses.web.change_notifier import LogChangeNotifier
+from harnesses.web.app_state import LogChangeNotifier
 from storage.chat_log.event import PUBLIC
 from storage.db.database import Database
 from storage.log import ChatLog, Query
