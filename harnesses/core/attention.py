@@ -183,8 +183,7 @@ class AttentionMixin(Tendril):
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
-        """Open the resources of the base class, and restore the pauses. Raises StorageError and
-        ConfigError."""
+        """Open everything, and restore the pauses. Raises StorageError and ConfigError."""
         async with super().open_resources():
             self.unasked = UnaskedSpeech(
                 Silences(self.database), self.clock, self.accounting.today, self._speak_unasked

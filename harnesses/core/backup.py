@@ -38,8 +38,7 @@ _EXCLUDED_NAME = re.compile(r"\.db\.before-|(-wal|-shm|-journal|\.part|\.tmp)$")
 
 
 class Manifest(BaseModel):
-    """The contents of `backup.json`; `files` maps relative paths to SHA-256 digests in
-    hexadecimal."""
+    """The contents of `backup.json`; `files` maps relative paths to hexadecimal SHA-256 digests."""
 
     terrarium: str
     time: datetime

@@ -84,8 +84,7 @@ def _is_secret(key: str, value: Any) -> bool:
 
 
 def _mask(text: str) -> str:
-    """Mask the credentials and query of a URL, and the key in "#channel key"; return other texts
-    unchanged."""
+    """Mask the credentials and query of a URL, or the key in "#channel key"."""
     if url := _URL.match(text):
         scheme, host, path, rest = url.groups()
         user = f"{HIDDEN}@" if "@" in text.removeprefix(scheme).split("/")[0] else ""

@@ -110,8 +110,7 @@ async def copy_all(config: Config, to: str, report: Callable[[str], None]) -> Se
 
 
 async def _pairs(config: Config, to: str) -> Mapping[str, tuple[Address, Address]]:
-    """Return the source and target address of each store, by name. Raises TendrilError and
-    StorageError."""
+    """Return the source and target of each store, by name. Raises TendrilError and StorageError."""
     url = config.section(StorageSettings).url
     if to.startswith(_SCHEMES):
         if url is not None:

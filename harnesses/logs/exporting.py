@@ -16,8 +16,9 @@ from urllib.parse import quote
 
 import typer
 
+from harnesses.core.errors import TendrilError
 from harnesses.logs.formats import json_line
-from harnesses.logs.maintenance import OperationRefused, atomic_write, open_log
+from harnesses.logs.maintenance import atomic_write, open_log
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, event_line
 from storage.chat_log.sqlite_export import SqliteExport
@@ -90,7 +91,7 @@ async def export_to(
 ) -> int:
     """Export from the database at `address` into `target`; None or "-" is standard output.
 
-    Returns the number of events. Raises OperationRefused and StorageError.
+    Returns the number of events. Raises TendrilError and StorageError.
     """
     count = 0
     async with open_log(address) as database:
@@ -105,13 +106,11 @@ async def export_to(
 def _sink(format: ExportFormat, target: Path | None, force: bool) -> Iterator[Sink]:
     if target is None or target == Path("-"):
         if format != "jsonl":
-            raise OperationRefused(f"{format} needs a PATH to write to")
+            raise TendrilError(f"{format} needs a PATH to write to")
         yield _json_lines(sys.stdout.buffer)
     elif format == "text":
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise OperationRefused(
-                f"{target} is there already; text needs a new or an empty folder"
-            )
+            raise TendrilError(f"{target} is there already; text needs a new or an empty folder")
         yield partial(_add_to_days, target)
     else:
         with atomic_write(target, force=force) as part:

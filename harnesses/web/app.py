@@ -101,11 +101,8 @@ def create_app(state: AppState) -> FastAPI:
         app.add_middleware(
             Only, middleware=cors, condition=lambda scope: scope["path"].startswith("/api/")
         )
-    app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
-    app.add_exception_handler(BadCursor, _on_validation_error)
-    app.add_exception_handler(ServerAway, _on_server_away)
-    app.add_exception_handler(Exception, _on_server_error)
+    for kind in (HTTPException, RequestValidationError, BadCursor, ServerAway, Exception):
+        app.add_exception_handler(kind, _answer_error)
     # Only for the OpenAPI description; `SecurityMiddleware` checks the token.
     described = [Depends(HTTPBearer(auto_error=False))] if state.tokens.is_required else []
     app.include_router(api.router, dependencies=described)
@@ -123,8 +120,7 @@ def create_app(state: AppState) -> FastAPI:
 
 
 class Only:
-    """ASGI middleware that applies another `middleware` to the HTTP requests that meet a
-    condition."""
+    """ASGI middleware that applies another `middleware` to HTTP requests that meet a condition."""
 
     def __init__(
         self,
@@ -200,62 +196,46 @@ class ETag:
         await self._app(scope, receive, send_tagged)
 
 
-async def _on_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == HTTPStatus.UNAUTHORIZED:
-        return ask_to_log_in(request)
-    message, status = str(error.detail), HTTPStatus(error.status_code)
-    if message in (status.phrase, "Content Too Large"):  # Starlette's default, not our own text
-        message = _ADVICE.get(status, message)
-    return _answer(request, status, message)
-
-
-async def _on_validation_error(request: Request, error: Exception) -> Response:
-    problems = [{"loc": ("query", "cursor"), "msg": str(error), "type": "cursor"}]
-    if isinstance(error, RequestValidationError):
-        problems = list(error.errors())
-    names = [".".join(map(str, each["loc"][1:])) or "request body" for each in problems]
-    explained = []
-    for name, each in zip(names, problems, strict=True):
-        text = str(each["msg"]).removeprefix("Value error, ")
-        if each["type"] == "timezone_aware":
-            text += ", for example a Z at the end"
-        explained.append(f"{name}: {text}")
-    return _answer(
-        request,
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-        "; ".join(explained),
-        kind="invalid_request",
-        param=names[0],
-    )
-
-
-async def _on_server_away(request: Request, error: Exception) -> Response:
-    _log.warning("web.unavailable", path=request.scope["path"], error=str(error))
-    text = "The log cannot be read now; try again in a moment."
-    response = _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, text, kind="unavailable")
-    response.headers["retry-after"] = "5"
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """Answer with an HTML page for browsers, with JSON for all other clients."""
+    path, param = request.scope["path"], None
+    match error:
+        case HTTPException(status_code=HTTPStatus.UNAUTHORIZED):
+            return ask_to_log_in(request)
+        case HTTPException():
+            status, kind, message = HTTPStatus(error.status_code), "", str(error.detail)
+            if message in (status.phrase, "Content Too Large"):  # Starlette's default, not our text
+                message = _ADVICE.get(status, message)
+        case RequestValidationError() | BadCursor():
+            status, kind = HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_request"
+            problems = [{"loc": ("query", "cursor"), "msg": str(error), "type": "cursor"}]
+            if isinstance(error, RequestValidationError):
+                problems = list(error.errors())
+            names = [".".join(map(str, each["loc"][1:])) or "request body" for each in problems]
+            explained = []
+            for name, each in zip(names, problems, strict=True):
+                text = str(each["msg"]).removeprefix("Value error, ")
+                if each["type"] == "timezone_aware":
+                    text += ", for example a Z at the end"
+                explained.append(f"{name}: {text}")
+            message, param = "; ".join(explained), names[0]
+        case ServerAway():
+            _log.warning("web.unavailable", path=path, error=str(error))
+            status, kind = HTTPStatus.SERVICE_UNAVAILABLE, "unavailable"
+            message = "The log cannot be read now; try again in a moment."
+        case _:
+            _log.error("web.request_failed", path=path, error=type(error).__name__)
+            status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error"
+            message = (
+                "An internal error occurred; the web tendril has logged the details. Try again."
+            )
+    if "text/html" in request.headers.get("accept", "") and not path.startswith("/api/"):
+        response: Response = page(request, "problem.html", status=status, message=message)
+    else:
+        response = refuse(status, message, kind=kind, param=param)
+    if kind == "unavailable":
+        response.headers["retry-after"] = "5"
+    if kind == "internal_error":
+        # Starlette handles it outside all middleware, so `SecurityMiddleware` does not see this.
+        add_security_headers(response.headers)
     return response
-
-
-async def _on_server_error(request: Request, error: Exception) -> Response:
-    _log.error("web.request_failed", path=request.scope["path"], error=type(error).__name__)
-    response = _answer(
-        request,
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        "An internal error occurred; the web tendril has logged the details. Try again.",
-        kind="internal_error",
-    )
-    # Starlette calls this handler outside all middleware, so `SecurityMiddleware` does not see the
-    # response.
-    add_security_headers(response.headers)
-    return response
-
-
-def _answer(
-    request: Request, status: HTTPStatus, message: str, *, kind: str = "", param: str | None = None
-) -> Response:
-    is_api = request.scope["path"].startswith("/api/")
-    if "text/html" in request.headers.get("accept", "") and not is_api:
-        return page(request, "problem.html", status=status, message=message)
-    return refuse(status, message, kind=kind, param=param)

@@ -15,7 +15,6 @@ from harnesses.core.rate_limit import TokenBuckets
 from harnesses.core.tendril.base import Tendril
 from harnesses.web.auth.login_delays import LoginDelays
 from harnesses.web.auth.tokens import AccessTokens, Viewer
-from harnesses.web.chat_service import ChatService
 from harnesses.web.settings import WebSettings
 from storage.chat_log import arrivals
 from storage.chat_log.arrivals import LogEnd
@@ -82,8 +81,7 @@ class LogChangeNotifier:
     async def _between(
         self, query: Query, end: LogEnd, is_open: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[Event]:
-        """Yield the events that match `query` and arrived before `end`, oldest first, while
-        `is_open` returns True."""
+        """Yield the matching events that arrived before `end`, oldest first, while `is_open`."""
         position = query.after_id or 0
         while not self._closed and await is_open():
             piece = replace(
@@ -123,7 +121,6 @@ class AppState:
         self.runs = self.data if isinstance(store, Path) else store
         self.tokens = AccessTokens(settings, WebLogins(tendril.database, tendril.clock.now))
         self.delays = LoginDelays()
-        self.chat = ChatService(tendril)
         self.questions = TokenBuckets(QUESTIONS_PER_SECOND, time.monotonic, refusals_cost=False)
 
     def site_url(self, request: Request) -> str:

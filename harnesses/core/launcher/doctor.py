@@ -42,8 +42,7 @@ _ANTHROPIC_VERSION = "2023-06-01"  # API version: the header `anthropic-version`
 
 
 async def run_checks(config: Config) -> list[CheckResult]:
-    """Check every component that `config` describes; return the results in the order of display.
-    Raises ConfigError."""
+    """Check every component; return the results in the order of display. Raises ConfigError."""
     plan = LaunchPlan.from_config(config).with_actual_ports(read_up_file(config.data))
     versions = f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}"
     with sqlite3.connect(":memory:") as database:
@@ -130,8 +129,7 @@ async def _check_server(config: Config, http: httpx2.AsyncClient) -> CheckResult
 
 
 def check_mcp_servers(config: Config) -> list[CheckResult]:
-    """Check each server of `[mcp.servers]` by the status files of the tendrils that may use it.
-    Raises ConfigError."""
+    """Check each server of `[mcp.servers]` by the status files of its users. Raises ConfigError."""
     servers = config.section(McpSettings).servers
     if servers and find_spec("mcp") is None:
         text = f"[mcp.servers] names {', '.join(servers)}, which needs the extra: {HOW_TO_INSTALL}"

@@ -34,8 +34,7 @@ def check_data(config: Config) -> CheckResult:
 
 
 def check_privacy(config: Config) -> CheckResult:
-    """Check that other users of this machine can read neither the data nor a configuration file
-    with secrets."""
+    """Check that other users of this machine can read neither the data nor secrets in a file."""
     paths = [config.data, *data_files(config.data)] if config.data.is_dir() else []
     log = log_path(config)
     if log.parent != config.data and log.exists():
@@ -64,8 +63,7 @@ def _has_secrets(values: Mapping[str, Any], table: str = "") -> bool:
 
 
 def check_secrets(config: Config) -> CheckResult:
-    """Check that the keys and tokens chosen by the owner are too long to be guessed. Raises
-    ConfigError."""
+    """Check that the owner's keys and tokens are too long to be guessed. Raises ConfigError."""
 
     def chosen() -> Iterator[tuple[str, SecretStr | None]]:
         server, web = table_settings(config, "server"), table_settings(config, "web")

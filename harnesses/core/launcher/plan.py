@@ -171,8 +171,7 @@ class LaunchPlan:
 
 
 def command_line(config: Config, *verb: str) -> tuple[str, ...]:
-    """Return the command line of a `terrarium` command with the same configuration and data
-    folder."""
+    """Return the command line of a `terrarium` command with the same configuration and data."""
     file = ("--config", str(config.path)) if config.path else ()
     return (*_PYTHON, "harnesses.cli", *verb, "--data", str(config.data), *file)
 

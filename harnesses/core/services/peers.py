@@ -210,8 +210,7 @@ class PeerService:
 
 
 class PeerTools(ToolSource):
-    """The tool `ask_tendril` for the run of one question; left out while no tendril can be
-    asked."""
+    """The tool `ask_tendril` for the run of one question; left out while nobody can be asked."""
 
     def __init__(self, peers: PeerService, origin: Origin) -> None:
         self._peers, self._origin = peers, origin

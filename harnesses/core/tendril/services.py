@@ -52,8 +52,7 @@ class MediumServices:
     async def open(
         cls, resources: Resources, say_reminder: SayReminder
     ) -> AsyncIterator[MediumServices]:
-        """Open the log and the outbox, and create the services. Raises StorageError and
-        ConfigError."""
+        """Open the log and outbox, create the services. Raises StorageError and ConfigError."""
         name, clock, database = resources.name, resources.clock, resources.database
         config, agent = resources.configuration.config, resources.configuration.agent
         async with AsyncExitStack() as opened:

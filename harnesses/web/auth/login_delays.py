@@ -26,8 +26,7 @@ _MAX_REPEATS = 8  # the most recent wrong tokens of an address, which count only
 
 
 def address_of(request: Request) -> str:
-    """Return the client's IPv4 address, or its IPv6 /64 network, as the key of delays and rate
-    limits."""
+    """Return the client's IPv4 address or IPv6 /64 network, the key of delays and rate limits."""
     host = request.client.host if request.client else ""
     try:
         address = ipaddress.ip_address(host)

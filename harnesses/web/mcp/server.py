@@ -41,8 +41,7 @@ def create_server(state: AppState, bus: SubscriptionBus) -> Server[Any]:
     """
 
     def toolbox_of(context: Context) -> Toolbox:
-        """Return the tools of the viewer: without a token only those that read the log, none that
-        ask the model."""
+        """Return the viewer's tools: without a token none that ask the model."""
         request = context.request
         assert request is not None
         viewer = viewer_of(request)
@@ -51,7 +50,7 @@ def create_server(state: AppState, bus: SubscriptionBus) -> Server[Any]:
         if viewer.is_authenticated:
             address = address_of(request)
             owners += [
-                AskTool(state.chat, viewer.scope, address, state.questions),
+                AskTool(state.tendril, viewer.scope, address, state.questions),
                 *state.tendril.mcp_owners(viewer.scope),
                 TendrilTools(state.tendril.peers, state.tendril.name, state.data, viewer.scope),
             ]

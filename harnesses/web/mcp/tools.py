@@ -23,10 +23,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from harnesses.core.errors import PeerRefused
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, PeerService
+from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import ProcessState, reports
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
 from harnesses.web.app_state import TOO_FAST
-from harnesses.web.chat_service import VISITOR, ChatService
+from harnesses.web.chat_service import VISITOR, answer_visitor
 from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
 from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import Tool, ToolError, ToolOptions, ToolSource, tool
@@ -203,15 +204,15 @@ class ConversationAnswer(BaseModel):
 
 
 class AskTool:
-    """The owner of the tool `ask`, by which a client asks `chat` within `scope`.
+    """The owner of the tool `ask`, by which a client asks the model of `tendril` within `scope`.
 
     `questions` limits the rate per client address.
     """
 
     def __init__(
-        self, chat: ChatService, scope: Scope, address: str, questions: TokenBuckets
+        self, tendril: Tendril, scope: Scope, address: str, questions: TokenBuckets
     ) -> None:
-        self._chat, self._scope = chat, scope
+        self._tendril, self._scope = tendril, scope
         self._address, self._questions = address, questions
 
     @tool(mcp=True, timeout=_ASK_TIMEOUT)
@@ -238,7 +239,9 @@ class AskTool:
         async def ignore(_text: str) -> None:
             """Discard a piece of the answer: the result of an MCP tool is not streamed."""
 
-        result = await self._chat.ask(name, question, self._scope, self._address, ignore)
+        result = await answer_visitor(
+            self._tendril, name, question, self._scope, self._address, ignore
+        )
         if not result.ok:
             raise ToolError(result.text or "there is no answer: the question was stopped")
         return ConversationAnswer(answer=result.text, conversation=conversation)

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from harnesses.core.errors import TendrilError
 from harnesses.logs.exporting import file_name
 from harnesses.logs.importing import import_logs
-from harnesses.logs.maintenance import OperationRefused, atomic_write
+from harnesses.logs.maintenance import atomic_write
 from harnesses.logs.reading import ImportOptions
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, Scope
 from storage.db.database import Database
@@ -248,7 +249,7 @@ def test_a_file_that_comes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
             part.write_text("ours")
             path.write_text("theirs")
 
-    with pytest.raises(OperationRefused, match="is there already"):
+    with pytest.raises(TendrilError, match="is there already"):
         write()
     assert path.read_text() == "theirs"
     assert list(tmp_path.iterdir()) == [path]
