@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,17 +29,9 @@ def configured(data: Path, url: str, **agent: Any) -> Config:
     return Config({"agent": {"api_url": url, **agent}}, None, data)
 
 
-@asynccontextmanager
-async def small(data: Path, url: str, **agent: Any) -> AsyncIterator[SmallTendril]:
+def small(data: Path, url: str, **agent: Any) -> AbstractAsyncContextManager[SmallTendril]:
     """The tendril, ready to be asked."""
-    tendril = SmallTendril(configured(data, url, **agent))
-    running = asyncio.create_task(tendril.run())
-    try:
-        await tendril.is_ready.wait()
-        yield tendril
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
+    return SmallTendril(configured(data, url, **agent)).living()
 
 
 def texts(request: dict[str, Any]) -> list[str]:

@@ -102,7 +102,9 @@ async def test_the_answer_is_delivered_before_the_next_turn_begins(tmp_path: Pat
         assert ((await first).text, (await second).text) == ("One.", "Two.")
 
 
-async def test_what_is_stopped_is_answered_with_nothing(tmp_path: Path) -> None:
+async def test_what_is_stopped_is_answered_with_nothing_also_when_no_turn_was_running(
+    tmp_path: Path,
+) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         assert not tendril.stop("kitchen")
         script.hang("Seven.")
@@ -114,6 +116,14 @@ async def test_what_is_stopped_is_answered_with_nothing(tmp_path: Path) -> None:
         nothing = TurnResult("", ok=False)
         assert (await first, await second) == (nothing, nothing)
         assert await tendril.conversations.turns("kitchen") == []
+        compacting = asyncio.create_task(tendril.turns.compact("kitchen"))
+        await asyncio.sleep(0)
+        request = TurnRequest(conversation="kitchen", who="ada", text="first")
+        asked = asyncio.create_task(tendril.turn(request))
+        await asyncio.sleep(0)
+        assert tendril.stop("kitchen")
+        assert await asked == TurnResult("", ok=False)
+        assert await compacting == 0
 
 
 async def test_a_question_that_was_just_granted_its_turn_is_stopped_too(tmp_path: Path) -> None:
@@ -137,20 +147,6 @@ async def test_a_question_that_was_just_granted_its_turn_is_stopped_too(tmp_path
         assert (await tendril.turn(replace(request, text="third"))).ok
         kept = await tendril.conversations.turns("kitchen")
         assert [turn.messages[0]["content"] for turn in kept] == ["first", "third"]
-
-
-async def test_a_stop_tells_that_it_dropped_questions_though_no_turn_was_running(
-    tmp_path: Path,
-) -> None:
-    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        compacting = asyncio.create_task(tendril.turns.compact("kitchen"))
-        await asyncio.sleep(0)
-        request = TurnRequest(conversation="kitchen", who="ada", text="first")
-        asked = asyncio.create_task(tendril.turn(request))
-        await asyncio.sleep(0)
-        assert tendril.stop("kitchen")
-        assert await asked == TurnResult("", ok=False)
-        assert await compacting == 0
 
 
 async def test_a_delivery_that_fails_is_logged_and_the_turn_is_not_remembered(

@@ -58,7 +58,7 @@ async def texts(site: WebSite, headers: Mapping[str, str]) -> list[str]:
     return [message["text"] for message in answer.json()["messages"]]
 
 
-async def test_a_token_opens_its_channels_and_no_other(site: WebSite) -> None:
+async def test_a_token_or_a_login_with_it_opens_its_channels_and_no_other(site: WebSite) -> None:
     assert await texts(site, GUEST) == ["the frogs are awake"]
     assert await texts(site, OWNER) == ["the frogs are awake", SECRET]
     for path in EVERYWHERE:
@@ -70,6 +70,12 @@ async def test_a_token_opens_its_channels_and_no_other(site: WebSite) -> None:
             assert "mole" not in answer.text, path
         if "closed" not in echo:
             assert "closed" not in answer.text, path
+    await site.http.post("/login", data={"token": "only-open"})
+    assert await texts(site, {}) == ["the frogs are awake"]
+    page = {"accept": "text/html"}
+    assert (await site.http.get("/channel/irc/%23closed", headers=page)).status_code == 404
+    assert (await site.http.get("/tendrils", headers=page)).status_code == 303
+    assert "Tendrils" not in (await site.http.get("/", headers=page)).text
 
 
 async def test_a_stream_stays_within_the_channels_of_its_token(site: WebSite) -> None:
@@ -86,15 +92,6 @@ async def test_a_stream_stays_within_the_channels_of_its_token(site: WebSite) ->
                 break
         assert "frogs" in seen
         assert "newts" not in seen
-
-
-async def test_a_login_with_a_token_for_some_channels_opens_only_those(site: WebSite) -> None:
-    await site.http.post("/login", data={"token": "only-open"})
-    assert await texts(site, {}) == ["the frogs are awake"]
-    page = {"accept": "text/html"}
-    assert (await site.http.get("/channel/irc/%23closed", headers=page)).status_code == 404
-    assert (await site.http.get("/tendrils", headers=page)).status_code == 303
-    assert "Tendrils" not in (await site.http.get("/", headers=page)).text
 
 
 async def test_the_chat_looks_up_only_what_the_visitor_may_read(tmp_path: Path) -> None:
@@ -180,11 +177,3 @@ async def test_no_other_site_may_read_unless_it_is_named(tmp_path: Path) -> None
         assert "access-control-allow-origin" not in refused.headers
         page = await site.http.get("/", headers={**friend, **OWNER})
         assert "access-control-allow-origin" not in page.headers
-
-
-async def test_a_token_in_a_page_s_address_is_taken_out_of_it(site: WebSite) -> None:
-    for path in ["/channel/irc/%23open?token=only-open", "/?token=only-open"]:
-        answer = await site.http.get(path)
-        assert answer.status_code == 303
-        assert "token" not in answer.headers["location"]
-        assert await texts(site, {}) == ["the frogs are awake"]
