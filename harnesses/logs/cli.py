@@ -12,13 +12,11 @@ import typer
 from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs.exporting import Channel, export
 from harnesses.logs.importing import import_
-from harnesses.logs.maintenance import atomic_write, open_log
+from harnesses.logs.maintenance import atomic_write, open_log, totals
 from llm.messages.message import render_line, stamp
 from llm.retrieval import Found, Retrieval
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import PUBLIC, Event
-from storage.chat_log.statistics import Stats
-from storage.chat_log.statistics import stats as totals
 from storage.db.integrity import back_up
 from storage.db.secure_delete import vacuum as rewrite
 from storage.log import ChatLog, Query
@@ -83,12 +81,7 @@ def stats(
 ) -> None:
     """Count lines and people, and name the most talkative."""
     query = Query(scope=PUBLIC).in_channel(ChannelName.parse(channel))
-
-    async def count_lines() -> Stats:
-        async with open_log(log_address(load(config, data))) as database:
-            return await database.read(totals, query, top=10)
-
-    found = asyncio.run(count_lines())
+    found = asyncio.run(totals(log_address(load(config, data)), query))
     typer.echo(f"{counted(found.lines, 'line')} by {counted(found.people, 'person', 'people')}")
     if found.first and found.last:
         typer.echo(f"{stamp(found.first)} to {stamp(found.last)} (UTC)")

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from harnesses.core.errors import TendrilError
+from storage.chat_log.event_table import Query
+from storage.chat_log.statistics import Stats, stats
 from storage.db.database import Address, Database
 from storage.db.errors import Unavailable
 from storage.db.private_files import sync
@@ -66,3 +68,10 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+async def totals(address: Address, query: Query) -> Stats:
+    """Return totals of the lines in the log at `address` that match, with the ten most talkative
+    nicks. Raises StorageError."""
+    async with open_log(address) as database:
+        return await database.read(stats, query, top=10)

@@ -135,7 +135,8 @@ class Tendril(ABC):
         return False
 
     def background(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """Return more coroutines to run concurrently with `serve`, cancelled at its end."""
+        """Return more coroutines to run concurrently with `serve`; they are cancelled at its
+        end."""
         return ()
 
     def handlers(self) -> Mapping[str, Handler]:

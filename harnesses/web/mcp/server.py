@@ -48,9 +48,8 @@ def create_server(state: AppState, bus: SubscriptionBus) -> Server[Any]:
         base = state.site_url(request)
         owners: list[object] = [McpLogTools(state.retrieval, viewer.scope, base)]
         if viewer.is_authenticated:
-            address = address_of(request)
             owners += [
-                AskTool(state.tendril, viewer.scope, address, state.questions),
+                AskTool(state, viewer.scope, address_of(request)),
                 *state.tendril.mcp_owners(viewer.scope),
                 TendrilTools(state.tendril.peers, state.tendril.name, state.data, viewer.scope),
             ]

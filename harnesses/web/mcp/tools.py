@@ -21,12 +21,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from harnesses.core.errors import PeerRefused
-from harnesses.core.rate_limit import TokenBuckets
 from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, PeerService
-from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import ProcessState, reports
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
-from harnesses.web.app_state import TOO_FAST
+from harnesses.web.app_state import TOO_FAST, AppState
 from harnesses.web.chat_service import VISITOR, answer_visitor
 from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
 from llm.retrieval import NOTHING, Retrieval
@@ -204,16 +202,10 @@ class ConversationAnswer(BaseModel):
 
 
 class AskTool:
-    """The owner of the tool `ask`, by which a client asks the model of `tendril` within `scope`.
+    """The owner of the tool `ask`, by which the client at an `address` asks within `scope`."""
 
-    `questions` limits the rate per client address.
-    """
-
-    def __init__(
-        self, tendril: Tendril, scope: Scope, address: str, questions: TokenBuckets
-    ) -> None:
-        self._tendril, self._scope = tendril, scope
-        self._address, self._questions = address, questions
+    def __init__(self, state: AppState, scope: Scope, address: str) -> None:
+        self._state, self._scope, self._address = state, scope, address
 
     @tool(mcp=True, timeout=_ASK_TIMEOUT)
     async def ask(
@@ -227,7 +219,7 @@ class AskTool:
         """Ask Terrarium, a language model that can look into the chat log. It takes a while."""
         if conversation and not _CONVERSATION.fullmatch(conversation):
             raise ToolError("conversation: leave it out, or pass that of an earlier answer")
-        if not self._questions.try_acquire(self._address):
+        if not self._state.questions.try_acquire(self._address):
             raise ToolError(TOO_FAST)
         conversation = conversation or secrets.token_hex(16)
         # The name depends on the scope: a client with another one that knows the id gets a
@@ -239,9 +231,8 @@ class AskTool:
         async def ignore(_text: str) -> None:
             """Discard a piece of the answer: the result of an MCP tool is not streamed."""
 
-        result = await answer_visitor(
-            self._tendril, name, question, self._scope, self._address, ignore
-        )
+        tendril, address = self._state.tendril, self._address
+        result = await answer_visitor(tendril, name, question, self._scope, address, ignore)
         if not result.ok:
             raise ToolError(result.text or "there is no answer: the question was stopped")
         return ConversationAnswer(answer=result.text, conversation=conversation)
