@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from tests.harnesses.core.tendril.test_base import small, texts
+from tests.harnesses.core.tendril.test_base import HI, small, texts
 from tests.kit.openai_script import ScriptedOpenAI
 
 
@@ -92,10 +92,9 @@ async def test_the_answer_is_delivered_before_the_next_turn_begins(tmp_path: Pat
             return True
 
         script.say("One.").say("Two.")
-        request = TurnRequest(conversation="kitchen", who="ada", text="Hi")
-        first = asyncio.create_task(tendril.turn(replace(request, deliver=deliver)))
+        first = asyncio.create_task(tendril.turn(replace(HI, deliver=deliver)))
         await delivered.wait()
-        second = asyncio.create_task(tendril.turn(request))
+        second = asyncio.create_task(tendril.turn(HI))
         await asyncio.sleep(0)
         assert len(script.requests) == 1
         may_end.set()
@@ -128,7 +127,7 @@ async def test_what_is_stopped_is_answered_with_nothing_also_when_no_turn_was_ru
 
 async def test_a_question_that_was_just_granted_its_turn_is_stopped_too(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        request = TurnRequest(conversation="kitchen", who="ada", text="first")
+        request = replace(HI, text="first")
 
         async def ask_and_stop() -> bool:
             await tendril.turn(request)
@@ -156,7 +155,7 @@ async def test_a_delivery_that_fails_is_logged_and_the_turn_is_not_remembered(
         raise RuntimeError("a bug of the tendril")
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        request = TurnRequest(conversation="kitchen", who="ada", text="Hi", deliver=deliver)
+        request = replace(HI, deliver=deliver)
         with capture_logs() as log:
             assert not (await tendril.turn(request)).ok
         events = [each["event"] for each in log if each["event"].startswith("turn.")]
