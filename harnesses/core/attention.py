@@ -204,10 +204,8 @@ class AttentionMixin(Tendril):
             self.unasked.on_line(line, asked=asked)
 
     def unasked_request(self, question: Event) -> TurnRequest:
-        """Return the turn request for a question that nobody has answered.
-
-        Override it to change the prompt or the tools.
-        """
+        """Return the turn request for a question that nobody has answered. Override it to change
+        the prompt or the tools."""
         place = Place(question.network, question.channel)
         return TurnRequest(
             conversation=room_name(place),

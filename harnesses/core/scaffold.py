@@ -64,9 +64,7 @@ def new(
 
 def scaffold(name: str, parent: Path, kind: Kind = Kind.TOOL) -> Path:
     """Generate the package `terrarium_NAME` in a new folder NAME of `parent`; return the folder.
-
-    Raises TendrilError if the name cannot be used, or if the folder exists or cannot be created.
-    """
+    Raises TendrilError if the name cannot be used, or if the folder exists or cannot be created."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or keyword.iskeyword(name):
         near = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_0123456789")[:40]
         hint = f'; "{near}" would do' if near and not keyword.iskeyword(near) else ""

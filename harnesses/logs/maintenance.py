@@ -22,10 +22,8 @@ _PART = ".part"  # suffix of a file that is being written
 
 @asynccontextmanager
 async def open_log(address: Address) -> AsyncIterator[Database]:
-    """Open the database of an existing log; one that cannot be written is opened read-only.
-
-    Raises StorageError, also if there is no log: opening its file would create one.
-    """
+    """Open the database of an existing log; one that cannot be written is opened read-only. Raises
+    StorageError, also if there is no log: opening its file would create one."""
     can_write = True
     if isinstance(address, Path):
         if not await asyncio.to_thread(address.exists):

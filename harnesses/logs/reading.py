@@ -124,7 +124,14 @@ def read_log(path: Path, options: ImportOptions) -> Iterator[ParsedEvent]:
             moment = dates.moment(found.when)
             found = _event(found, place, moment) if place and moment else None
         elif isinstance(found, Event):
-            found = _moved(found, options)
+            channel = options.channel or found.channel
+            # A place is private by its name: another kind of name would publish a private line.
+            if is_private(channel) != found.private:
+                kind = "a private conversation" if found.private else "a channel"
+                found = Refused(f"it is of {kind}, and {channel!r} is none")
+            else:
+                network = options.network or found.network
+                found = replace(found, network=network, channel=channel)
         if isinstance(found, Event) and found.time > options.latest:
             found = Refused(f"its time, {found.time:%Y-%m-%d %H:%M} UTC, is in the future")
         event = found if isinstance(found, Event) else None
@@ -144,16 +151,6 @@ def _event(line: ParsedLine, place: Place, time: datetime) -> Event:
         host=line.host,
         target=line.target,
     )
-
-
-def _moved(event: Event, options: ImportOptions) -> Event | Refused:
-    """Return an event of our own export in the place that `options` name, if they do."""
-    channel = options.channel or event.channel
-    # A place is private by its name: another kind of name would publish a private line.
-    if is_private(channel) != event.private:
-        kind = "a private conversation" if event.private else "a channel"
-        return Refused(f"it is of {kind}, and {channel!r} is none")
-    return replace(event, network=options.network or event.network, channel=channel)
 
 
 class DateTracker:

@@ -153,10 +153,8 @@ async def page_of(
 
 
 async def search_by_meaning(retrieval: Retrieval, text: str, within: Query) -> SearchPage:
-    """Return the lines nearest in meaning to a text, on a single page.
-
-    Raises HTTPException: 422 where lines have no embeddings, 503 when the text gets none.
-    """
+    """Return the lines nearest in meaning to a text, on a single page. Raises HTTPException: 422
+    where lines have no embeddings, 503 when the text gets none."""
     if not retrieval.knows_meaning:
         raise HTTPException(
             422,

@@ -78,21 +78,20 @@ class Supervisor:
 
     async def run(self) -> None:
         """Keep all programs running until cancelled, then end them and their child processes.
+        Raises ChildConfigError (in an ExceptionGroup) if one ends with EX_CONFIG."""
 
-        Raises ChildConfigError (in an ExceptionGroup) if one ends with EX_CONFIG.
-        """
+        async def keep(program: Program) -> None:
+            backoff = Backoff(self._policy.first, self._policy.longest, self._policy.stable)
+            while True:
+                backoff.mark_started()
+                how = await self._run_once(program)
+                wait = backoff.delay()
+                self._say(f"{program.name} {how}; starting it again in {wait:g} s")
+                await asyncio.sleep(wait)
+
         async with asyncio.TaskGroup() as tasks:
             for program in self._programs:
-                tasks.create_task(self._restart_loop(program))
-
-    async def _restart_loop(self, program: Program) -> None:
-        backoff = Backoff(self._policy.first, self._policy.longest, self._policy.stable)
-        while True:
-            backoff.mark_started()
-            how = await self._run_once(program)
-            wait = backoff.delay()
-            self._say(f"{program.name} {how}; starting it again in {wait:g} s")
-            await asyncio.sleep(wait)
+                tasks.create_task(keep(program))
 
     async def _run_once(self, program: Program) -> str:
         """Run a program to its end; return a text for people that says how it ended."""

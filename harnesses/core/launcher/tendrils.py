@@ -50,9 +50,7 @@ def names() -> list[str]:
 
 def tendril_class(name: str) -> type[Tendril]:
     """Return the class of a tendril. No other tendril is imported, as its package may be broken.
-
-    Raises UnknownTendril, and TendrilError if the package cannot be imported.
-    """
+    Raises UnknownTendril, and TendrilError if the package cannot be imported."""
     found = entry_points(GROUP).select(name=name)
     if not found:
         raise UnknownTendril(name, names())

@@ -78,9 +78,7 @@ class PrivacyService:
 
     async def opt_in(self, who: Identity, network: str = "") -> bool:
         """Log a person again; return False if the opt-out under their nick is somebody else's.
-
-        Raises StorageError.
-        """
+        Raises StorageError."""
         return await self._log.opt_outs.remove(network or self._log.network, who)
 
     async def count(self, person: Person) -> KeptRecords:
@@ -126,10 +124,8 @@ class PrivacyService:
         await remove_line(log.database, log.chat_log, place, msgid, self._config.data)
 
     async def finish_earlier(self) -> bool:
-        """Resume interrupted erasures; return False while something is left of one.
-
-        Raises StorageError.
-        """
+        """Resume interrupted erasures; return False while something is left of one. Raises
+        StorageError."""
         return await resume_erasures(log_address(self._config), self._config.data)
 
     async def run(self) -> None:

@@ -129,9 +129,7 @@ class ReminderService:
 
     async def parse_time(self, requester: Requester, text: str) -> tuple[ResolvedTime, str]:
         """Parse the time in a text, in the requester's time zone; return it and the remaining text.
-
-        Raises NotUnderstood.
-        """
+        Raises NotUnderstood."""
         return parse_time(text, self._clock.now(), await self.zone_of(requester))
 
     async def zone_of(self, requester: Requester) -> tzinfo:
@@ -141,10 +139,8 @@ class ReminderService:
     async def add(
         self, requester: Requester, time: ResolvedTime, text: str, *, asks: bool = False
     ) -> str:
-        """Store a reminder, or with `asks` a scheduled question; return the confirmation.
-
-        Raises NotUnderstood, worded for people: no text, a text that is too long, or too many.
-        """
+        """Store a reminder, or with `asks` a scheduled question; return the confirmation. Raises
+        NotUnderstood, worded for people: no text, a text that is too long, or too many."""
         if not text.strip():
             raise NotUnderstood("What shall I do then?" if asks else "What about?")
         known = await self._kept.for_owner(requester.owner) if asks else ()

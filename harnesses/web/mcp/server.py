@@ -36,9 +36,7 @@ Context = ServerRequestContext[Any, Request]
 
 def create_server(state: AppState, bus: SubscriptionBus) -> Server[Any]:
     """Return the server over the components in `state`; each request has its viewer's scope.
-
-    Clients that subscribe to them get the events of `bus`.
-    """
+    Clients that subscribe to them get the events of `bus`."""
 
     def toolbox_of(context: Context) -> Toolbox:
         """Return the viewer's tools: without a token none that ask the model."""
@@ -109,10 +107,8 @@ async def announce_tools(state: AppState, bus: SubscriptionBus) -> None:
 async def _call(
     toolbox: Toolbox, context: Context, params: types.CallToolRequestParams
 ) -> types.CallToolResult:
-    """Run a tool; its ToolError becomes an error result, for the model to read.
-
-    Raises MCPError for an unknown tool.
-    """
+    """Run a tool; its ToolError becomes an error result, for the model to read. Raises MCPError for
+    an unknown tool."""
     if params.name not in toolbox.names():
         names = ", ".join(toolbox.names())
         raise MCPError(types.INVALID_PARAMS, f"no such tool; there are: {names}")
