@@ -19,6 +19,7 @@ SETTINGS = {
 }
 GUEST = {"authorization": "Bearer only-open"}
 OWNER = {"authorization": "Bearer all-of-it"}
+PAGE = {"accept": "text/html"}
 SECRET = "the newts are in the cellar"
 EVENTS = [
     event("the frogs are awake", channel=OPEN),
@@ -62,7 +63,7 @@ async def test_a_token_or_a_login_with_it_opens_its_channels_and_no_other(site: 
     assert await texts(site, GUEST) == ["the frogs are awake"]
     assert await texts(site, OWNER) == ["the frogs are awake", SECRET]
     for path in EVERYWHERE:
-        answer = await site.http.get(path, headers={**GUEST, "accept": "text/html"})
+        answer = await site.http.get(path, headers=GUEST | PAGE)
         assert SECRET not in answer.text, path
         assert 'class="line' not in answer.text or "frogs" in answer.text, path
         echo = path.partition("?")[2] or path.rpartition("/")[2]  # what was asked may come back
@@ -72,10 +73,9 @@ async def test_a_token_or_a_login_with_it_opens_its_channels_and_no_other(site: 
             assert "closed" not in answer.text, path
     await site.http.post("/login", data={"token": "only-open"})
     assert await texts(site, {}) == ["the frogs are awake"]
-    page = {"accept": "text/html"}
-    assert (await site.http.get("/channel/irc/%23closed", headers=page)).status_code == 404
-    assert (await site.http.get("/tendrils", headers=page)).status_code == 303
-    assert "Tendrils" not in (await site.http.get("/", headers=page)).text
+    assert (await site.http.get("/channel/irc/%23closed", headers=PAGE)).status_code == 404
+    assert (await site.http.get("/tendrils", headers=PAGE)).status_code == 303
+    assert "Tendrils" not in (await site.http.get("/", headers=PAGE)).text
 
 
 async def test_a_stream_stays_within_the_channels_of_its_token(site: WebSite) -> None:
@@ -112,18 +112,17 @@ async def test_a_public_channel_needs_no_token_and_may_be_listed(tmp_path: Path)
     settings = {**SETTINGS, "public": ["irc/#open"]}
     async with web_site(tmp_path, events=EVENTS, settings=settings) as site:
         assert await texts(site, {}) == ["the frogs are awake"]
-        page = {"accept": "text/html"}
-        presented_tokens = await site.http.get("/channel/irc/%23open", headers=page)
+        presented_tokens = await site.http.get("/channel/irc/%23open", headers=PAGE)
         assert presented_tokens.status_code == 200
         assert "x-robots-tag" not in presented_tokens.headers
         assert "/login?next=" in presented_tokens.text
-        search = await site.http.get("/search?q=frogs", headers=page)
+        search = await site.http.get("/search?q=frogs", headers=PAGE)
         assert search.headers["x-robots-tag"] == "noindex"
         for path in EVERYWHERE:
-            answer = await site.http.get(path, headers=page)
+            answer = await site.http.get(path, headers=PAGE)
             assert SECRET not in answer.text, path
         for path in ("/chat", "/tendrils"):
-            sent = await site.http.get(path, headers=page)
+            sent = await site.http.get(path, headers=PAGE)
             assert sent.headers["location"].startswith("/login"), path
         refused = await site.http.post("/chat", json={"text": "hello"})
         assert refused.status_code == 401
