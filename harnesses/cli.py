@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -50,7 +49,26 @@ _tell = partial(typer.echo, err=True)
 def main() -> None:
     """Run the command line and exit; expected errors are one line on standard error."""
     try:
-        _add_commands(sys.argv[1:])
+        # Loading a command of another package imports that, so only those named on the command line
+        # are loaded, none for a built-in command, and all for a listing.
+        own = {"--version", *(str(group.name) for group in app.registered_groups)}
+        for registered in app.registered_commands:
+            if registered.callback:
+                own.add(registered.name or registered.callback.__name__)
+        others = entry_points(GROUP)
+        named = [entry for entry in others if entry.name in sys.argv[1:]]
+        if not named and not own.intersection(sys.argv[1:]):
+            named = list(others)
+        for entry in named:
+            try:
+                command = entry.load()
+            except ImportError as error:
+                _tell(f"terrarium: the command {entry.name} cannot be loaded: {error}")
+                continue
+            if isinstance(command, typer.Typer):
+                app.add_typer(command, name=entry.name)
+            else:
+                app.command(entry.name)(command)
         app(prog_name="terrarium")
     except (ConfigError, PortTaken, ChildConfigError, AlreadyRunning, UnusableFile) as error:
         sys.exit(_exit_status(error, EX_CONFIG))
@@ -74,8 +92,7 @@ def _show_version(wanted: bool) -> None:
 def _options(
     context: typer.Context,
     log_level: Annotated[
-        Level,
-        typer.Option(envvar="TERRARIUM_LOG_LEVEL", help="Log this level and above."),
+        Level, typer.Option(envvar="TERRARIUM_LOG_LEVEL", help="Log this level and above.")
     ] = "info",
     log_format: Annotated[
         Format, typer.Option(envvar="TERRARIUM_LOG_FORMAT", help="For people, or JSON lines.")
@@ -171,31 +188,6 @@ def show(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
             table = value.table
         line = f"{value.key} = {value.text}" if value.text else f"# {value.key} is not set"
         typer.echo(f"{line}  # {value.origin}" if value.text else line)
-
-
-def _add_commands(arguments: Sequence[str]) -> None:
-    """Register the commands of other packages: those named in `arguments`, or all for a listing.
-
-    Loading a command imports its package, so none is loaded for a built-in command.
-    """
-    others = entry_points(GROUP)
-    own = {"--version", *(str(group.name) for group in app.registered_groups)}
-    for registered in app.registered_commands:
-        if registered.callback:
-            own.add(registered.name or registered.callback.__name__)
-    named = [entry for entry in others if entry.name in arguments]
-    if not named and not own.intersection(arguments):
-        named = list(others)
-    for entry in named:
-        try:
-            command = entry.load()
-        except ImportError as error:
-            _tell(f"terrarium: the command {entry.name} cannot be loaded: {error}")
-            continue
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=entry.name)
-        else:
-            app.command(entry.name)(command)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import sys
 import termios
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -59,7 +59,12 @@ class ChatTendril(Tendril):
                 case "/help":
                     _write(f"{HELP}\n")
                 case "/tools":
-                    _write(self._tools())
+                    person = getpass.getuser()
+                    memory = RoomMemory.of(self.memory, CONVERSATION, CONVERSATION, person)
+                    more = (*memory.tools(keeps=True), *self.prompts.tools())
+                    toolbox = Toolbox.from_owners(self, *self._door_tools(), *more)
+                    for function in (schema["function"] for schema in toolbox.schemas()):
+                        _write(f"{function['name']}: {function['description'].splitlines()[0]}\n")
                 case "/clear":
                     turns = await self.clear(CONVERSATION)
                     self._input.forget()
@@ -68,15 +73,6 @@ class ChatTendril(Tendril):
                     _write(f"there is no {strip_control_chars(line)}; /help says what there is\n")
                 case _:
                     await self._respond(line)
-
-    def _tools(self) -> str:
-        """Return the names of the tools of every question, with the first lines of their
-        descriptions."""
-        memory = RoomMemory.of(self.memory, CONVERSATION, CONVERSATION, getpass.getuser())
-        owners = (self, *self._door_tools(), *memory.tools(keeps=True), *self.prompts.tools())
-        schemas = Toolbox.from_owners(*owners).schemas()
-        functions = [schema["function"] for schema in schemas]
-        return "".join(f"{f['name']}: {f['description'].splitlines()[0]}\n" for f in functions)
 
     def _door_tools(self) -> list[object]:
         """Return the tools of the terminal. Whoever runs it may read all channels."""
@@ -140,7 +136,8 @@ class LineInput:
                 loop.call_soon_threadsafe(arrived.put_nowait, line.strip())
             loop.call_soon_threadsafe(arrived.put_nowait, None)
 
-        with _terminal_restored(self.is_terminal):
+        before = termios.tcgetattr(_STDIN) if self.is_terminal else None
+        try:
             threading.Thread(target=read, daemon=True).start()
             while True:
                 self._wanted.release()  # only now, so that the prompt appears after the answer
@@ -148,6 +145,10 @@ class LineInput:
                 if line is None:
                     return
                 yield line
+        finally:
+            if before is not None:  # readline may be waiting for a line
+                _write("\n")
+                termios.tcsetattr(_STDIN, termios.TCSADRAIN, before)
 
     def forget(self) -> None:
         """Delete the history, in memory and on disk."""
@@ -185,16 +186,3 @@ def _piped() -> Iterator[str]:
         yield from (line.decode("utf-8", "replace") for line in whole)
     if rest.strip():
         yield rest.decode("utf-8", "replace")
-
-
-@contextmanager
-def _terminal_restored(is_terminal: bool) -> Iterator[None]:
-    """Restore the terminal's settings at the end, when readline may be waiting for a line."""
-    before = termios.tcgetattr(_STDIN) if is_terminal else None
-    try:
-        yield
-    finally:
-        if before is not None:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-            termios.tcsetattr(_STDIN, termios.TCSADRAIN, before)

@@ -82,10 +82,8 @@ def url_host(host: str) -> str:
 
 
 def listen_on(host: str, port: int, variable: str, key: str) -> socket:
-    """Return a socket that listens; `variable` and `key` are the settings of its port.
-
-    Raises PortTaken, and TendrilError for an unusable address.
-    """
+    """Return a socket that listens; `variable` and `key` are the settings of its port. Raises
+    PortTaken, and TendrilError for an unusable address."""
     try:
         return listen(host, port)
     except OSError as error:

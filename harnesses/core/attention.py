@@ -108,11 +108,7 @@ class UnaskedSpeech:
         return self._silences.get(place, Silence(_NEVER, muted=False))
 
     def on_line(
-        self,
-        line: LoggedLine,
-        *,
-        asked: bool = False,
-        fold: Callable[[str], str] = str.lower,
+        self, line: LoggedLine, *, asked: bool = False, fold: Callable[[str], str] = str.lower
     ) -> None:
         """Observe what a person says on a channel, with `asked` to us: whoever asks us has their
         answer from there, and no other line is a reply or a question to everybody."""
@@ -187,8 +183,7 @@ class AttentionMixin(Tendril):
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
-        """Open the resources of the base class, and restore the pauses. Raises StorageError and
-        ConfigError."""
+        """Open everything, and restore the pauses. Raises StorageError and ConfigError."""
         async with super().open_resources():
             self.unasked = UnaskedSpeech(
                 Silences(self.database), self.clock, self.accounting.today, self._speak_unasked
@@ -209,10 +204,8 @@ class AttentionMixin(Tendril):
             self.unasked.on_line(line, asked=asked)
 
     def unasked_request(self, question: Event) -> TurnRequest:
-        """Return the turn request for a question that nobody has answered.
-
-        Override it to change the prompt or the tools.
-        """
+        """Return the turn request for a question that nobody has answered. Override it to change
+        the prompt or the tools."""
         place = Place(question.network, question.channel)
         return TurnRequest(
             conversation=room_name(place),

@@ -38,8 +38,7 @@ _EXCLUDED_NAME = re.compile(r"\.db\.before-|(-wal|-shm|-journal|\.part|\.tmp)$")
 
 
 class Manifest(BaseModel):
-    """The contents of `backup.json`; `files` maps relative paths to SHA-256 digests in
-    hexadecimal."""
+    """The contents of `backup.json`; `files` maps relative paths to hexadecimal SHA-256 digests."""
 
     terrarium: str
     time: datetime
@@ -128,26 +127,6 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
     All files are checked before the first is replaced. Raises TendrilError if one is damaged or
     missing, if a process runs on the data folder, or if a target exists and `force` is False.
     """
-    manifest = _checked_manifest(folder)
-    targets = {
-        name: log_path(config) if name == LOG else config.data / name for name in manifest.files
-    }
-    try:
-        with hold_stopped(config.data, "terrarium restore"):
-            there = [target for target in targets.values() if target.exists()]
-            if there and not force:
-                raise TendrilError(f"{there[0]} is there already; --force replaces what is there")
-            for name, target in targets.items():
-                _put(folder / name, target)
-    except OSError as error:
-        raise TendrilError(
-            f"not all files are restored, run the command again: {error.strerror or error}"
-        ) from error
-    return manifest
-
-
-def _checked_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a backup, after checking all its files. Raises TendrilError."""
     try:
         manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except OSError as error:
@@ -171,6 +150,19 @@ def _checked_manifest(folder: Path) -> Manifest:
                 raise TendrilError(f"{path} is damaged: {error}; nothing was restored") from error
             if found != ("ok",):
                 raise TendrilError(f"{path} is damaged; nothing was restored")
+    data = config.data
+    targets = {name: log_path(config) if name == LOG else data / name for name in manifest.files}
+    try:
+        with hold_stopped(data, "terrarium restore"):
+            there = [target for target in targets.values() if target.exists()]
+            if there and not force:
+                raise TendrilError(f"{there[0]} is there already; --force replaces what is there")
+            for name, target in targets.items():
+                _put(folder / name, target)
+    except OSError as error:
+        raise TendrilError(
+            f"not all files are restored, run the command again: {error.strerror or error}"
+        ) from error
     return manifest
 
 

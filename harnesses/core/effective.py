@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 
 from storage.chat_log.event import is_private
-from terrarium.config import Config, Settings, names_of, variable_of
+from terrarium.config import Config, names_of, variable_of
 
 HIDDEN = "***"
 
@@ -34,23 +34,19 @@ class ConfigEntry:
 
 def config_entries(config: Config) -> Iterator[ConfigEntry]:
     """Yield every key of every table, with secrets masked. Raises ConfigError."""
+    folder = Path(os.environ.get("TERRARIUM_SECRETS", "/run/secrets"))
+    secrets = sorted(folder.iterdir()) if folder.is_dir() else []
     for table, section in config.check().items():
         for key in type(section).model_fields:
             value = getattr(section, key)
-            text = "" if value is None else _toml(value)
-            yield ConfigEntry(table, key, text, _origin(config, section, key))
-
-
-def _origin(config: Config, section: Settings, key: str) -> str:
-    kind, prefix = type(section), f"{section.table}_"
-    # The order of precedence in `Settings.settings_customise_sources`.
-    if variable := variable_of(kind, key, prefix):
-        return variable
-    folder = Path(os.environ.get("TERRARIUM_SECRETS", "/run/secrets"))
-    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if file.name.lower() in names_of(kind, key, prefix):
-            return str(file)
-    return config.name if key in config.tables.get(section.table, {}) else "default"
+            names = names_of(type(section), key, f"{table}_")
+            # The order of precedence in `Settings.settings_customise_sources`.
+            origin = (
+                variable_of(type(section), key, f"{table}_")
+                or next((str(file) for file in secrets if file.name.lower() in names), "")
+                or (config.name if key in config.tables.get(table, {}) else "default")
+            )
+            yield ConfigEntry(table, key, "" if value is None else _toml(value), origin)
 
 
 def _toml(value: Any) -> str:
@@ -82,15 +78,13 @@ def holds_secret(key: str, value: Any) -> bool:
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    """Return True if a key is named like a secret, or its value is the URL of a webhook."""
     # Whoever knows the URL of a webhook can post to it.
     webhook = key == "deliver" and str(value).startswith(("http://", "https://"))
     return webhook or (not isinstance(value, Mapping) and bool(_SECRET_NAME.search(key)))
 
 
 def _mask(text: str) -> str:
-    """Mask the credentials and query of a URL, and the key in "#channel key"; return other texts
-    unchanged."""
+    """Mask the credentials and query of a URL, or the key in "#channel key"."""
     if url := _URL.match(text):
         scheme, host, path, rest = url.groups()
         user = f"{HIDDEN}@" if "@" in text.removeprefix(scheme).split("/")[0] else ""

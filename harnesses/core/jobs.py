@@ -12,7 +12,7 @@ import typer
 
 from harnesses.core.errors import TendrilError
 from storage.db.database import Address, Database, other_files
-from storage.queues.jobs import Job, Jobs
+from storage.queues.jobs import Jobs
 from storage.settings import log_address
 from terrarium.command_line import ConfigFile, DataFolder, align_columns
 from terrarium.config import Config, load
@@ -25,6 +25,7 @@ jobs = typer.Typer(
 _OPEN_STATES = ("pending", "waiting", "running")
 _FAILED_STATES = ("failed", "dead")
 _MAX_PAYLOAD_CHARS = 60  # characters of a payload in the list
+_HEAD = ("tendril", "number", "kind", "state", "attempts", "due", "what", "error")
 
 Tendril = Annotated[str, typer.Argument(metavar="TENDRIL", help="Name of the tendril, as listed.")]
 Number = Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="Its number, as listed.")]
@@ -46,7 +47,25 @@ def list_(
         found: list[Sequence[str]] = []
         for tendril, address in (await _stores(load(config, data))).items():
             async with Database.open(address) as database:
-                found += [_row(tendril, job) for job in await Jobs(database).all(*states)]
+                for job in await Jobs(database).all(*states):
+                    what = json.dumps(dict(job.payload))
+                    if len(what) > _MAX_PAYLOAD_CHARS:
+                        what = f"{what[:_MAX_PAYLOAD_CHARS]}..."
+                    attempts, due = (
+                        f"{job.attempts}/{job.max_attempts}",
+                        f"{job.run_at:%Y-%m-%d %H:%M}",
+                    )
+                    row = (
+                        tendril,
+                        str(job.id),
+                        job.kind,
+                        job.state,
+                        attempts,
+                        due,
+                        what,
+                        job.error,
+                    )
+                    found.append(row)
         return found
 
     rows = asyncio.run(find())
@@ -77,7 +96,6 @@ def drop(
 
 
 async def _stores(config: Config) -> dict[str, Address]:
-    """Return the addresses of the stores with jobs, by tendril. Raises StorageError."""
     log = log_address(config)
     if isinstance(log, Path):
         files: dict[str, Address] = {path.stem: path for path in other_files(config.data, log)}
@@ -87,28 +105,9 @@ async def _stores(config: Config) -> dict[str, Address]:
 
 
 async def _change(config: Config, tendril: str, change: Callable[[Jobs], Awaitable[bool]]) -> bool:
-    """Return the result of `change` on the jobs of a tendril. Raises TendrilError and
-    StorageError."""
     stores = await _stores(config)
     if tendril not in stores:
         known = ", ".join(stores) or "none"
         raise TendrilError(f"no tendril {tendril} keeps jobs in {config.data}; there are: {known}")
     async with Database.open(stores[tendril]) as database:
         return await change(Jobs(database))
-
-
-_HEAD = ("tendril", "number", "kind", "state", "attempts", "due", "what", "error")
-
-
-def _row(tendril: str, job: Job) -> Sequence[str]:
-    what = json.dumps(dict(job.payload))
-    return (
-        tendril,
-        str(job.id),
-        job.kind,
-        job.state,
-        f"{job.attempts}/{job.max_attempts}",
-        f"{job.run_at:%Y-%m-%d %H:%M}",
-        what if len(what) <= _MAX_PAYLOAD_CHARS else f"{what[:_MAX_PAYLOAD_CHARS]}...",
-        job.error,
-    )

@@ -52,7 +52,22 @@ def migrate(
     copied = asyncio.run(copy_all(loaded, to, lambda text: typer.echo(text, err=True)))
     target = PostgresSchema(to, "all stores") if to.startswith(_SCHEMES) else to
     typer.echo(f"copied {', '.join(copied)} to {target}")  # without a password
-    typer.echo(_next_step(loaded, to))
+    if to.startswith(_SCHEMES):
+        typer.echo(
+            'Now set [storage] url = "..." (or STORAGE_URL) and start again. The files in'
+            f" {data} are as they were; nothing that people ask to be forgotten from now on"
+            " is removed from them, so delete them once all is well."
+        )
+        return
+    old = ", ".join(path.name for path in sorted(data.glob("*.db")))
+    aside = f" the old {old} with -wal and -shm files out of {data}, then" if old else ""
+    is_there = Path(to).absolute() == data.absolute()
+    move = "" if is_there else f" move{aside} all files of {to} into {data}"
+    typer.echo(
+        f"Now remove [storage] url (or STORAGE_URL),{move} and start again. The database is as it"
+        " was; nothing that people ask to be forgotten from now on is removed from it, so drop it"
+        " once all is well."
+    )
 
 
 async def copy_all(config: Config, to: str, report: Callable[[str], None]) -> Sequence[str]:
@@ -73,7 +88,20 @@ async def copy_all(config: Config, to: str, report: Callable[[str], None]) -> Se
 
                     if await asyncio.to_thread(is_in_use, source):
                         raise TendrilError(f"a process somewhere uses {source}; {_STOP}")
-            await _copy(pairs, report)
+            async with AsyncExitStack() as opened:
+                sources = {}
+                for name, (address, _) in pairs.items():
+                    sources[name] = await opened.enter_async_context(Database.open(address))
+                    # Keeps commands that hold no lock, such as `logs forget`, from writing.
+                    await opened.enter_async_context(sources[name].exclusive())
+                for name, (_, target) in pairs.items():
+
+                    def progress(line: str, name: str = name) -> None:
+                        report(f"{name}: {line}")
+
+                    async with Database.open(target) as there:
+                        rows = await copy_store(sources[name], there, progress)
+                    report(f"{name}: copied and compared, {rows:,} rows")
     except Unavailable as error:
         raise TendrilError(
             f"{error}; nothing is lost: once the cause is fixed, run the same command again"
@@ -81,28 +109,8 @@ async def copy_all(config: Config, to: str, report: Callable[[str], None]) -> Se
     return list(pairs)
 
 
-async def _copy(
-    pairs: Mapping[str, tuple[Address, Address]], report: Callable[[str], None]
-) -> None:
-    async with AsyncExitStack() as opened:
-        sources = {}
-        for name, (source, _) in pairs.items():
-            sources[name] = await opened.enter_async_context(Database.open(source))
-            # Keeps commands that hold no lock, such as `logs forget`, from writing to any of them.
-            await opened.enter_async_context(sources[name].exclusive())
-        for name, (_, target) in pairs.items():
-
-            def progress(line: str, name: str = name) -> None:
-                report(f"{name}: {line}")
-
-            async with Database.open(target) as there:
-                rows = await copy_store(sources[name], there, progress)
-            report(f"{name}: copied and compared, {rows:,} rows")
-
-
 async def _pairs(config: Config, to: str) -> Mapping[str, tuple[Address, Address]]:
-    """Return the source and target address of each store, by name. Raises TendrilError and
-    StorageError."""
+    """Return the source and target of each store, by name. Raises TendrilError and StorageError."""
     url = config.section(StorageSettings).url
     if to.startswith(_SCHEMES):
         if url is not None:
@@ -123,21 +131,3 @@ async def _pairs(config: Config, to: str) -> Mapping[str, tuple[Address, Address
         raise TendrilError(NEEDS_EXTRA) from error
     found = await asyncio.to_thread(schemas, url.get_secret_value())
     return {schema.name: (schema, Path(to) / f"{schema.name}.db") for schema in found}
-
-
-def _next_step(config: Config, to: str) -> str:
-    if to.startswith(_SCHEMES):
-        return (
-            'Now set [storage] url = "..." (or STORAGE_URL) and start again. The files in'
-            f" {config.data} are as they were; nothing that people ask to be forgotten from now on"
-            " is removed from them, so delete them once all is well."
-        )
-    old = ", ".join(path.name for path in sorted(config.data.glob("*.db")))
-    aside = f" the old {old} with -wal and -shm files out of {config.data}, then" if old else ""
-    move = f" move{aside} all files of {to} into {config.data}"
-    return (
-        "Now remove [storage] url (or STORAGE_URL),"
-        + ("" if Path(to).absolute() == config.data.absolute() else move)
-        + " and start again. The database is as it was; nothing that people ask to be forgotten"
-        " from now on is removed from it, so drop it once all is well."
-    )

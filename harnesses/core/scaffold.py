@@ -64,10 +64,20 @@ def new(
 
 def scaffold(name: str, parent: Path, kind: Kind = Kind.TOOL) -> Path:
     """Generate the package `terrarium_NAME` in a new folder NAME of `parent`; return the folder.
-
-    Raises TendrilError if the name cannot be used, or if the folder exists or cannot be created.
-    """
-    _require_usable(name)
+    Raises TendrilError if the name cannot be used, or if the folder exists or cannot be created."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or keyword.iskeyword(name):
+        near = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_0123456789")[:40]
+        hint = f'; "{near}" would do' if near and not keyword.iskeyword(near) else ""
+        raise TendrilError(
+            f'"{name}" cannot be a name: it needs lower-case letters, digits and underscores, '
+            f"a letter first{hint}"
+        )
+    if name in entry_points(SETTINGS).names:
+        raise TendrilError(f'"{name}" is taken: Terrarium has a table [{name}] already')
+    package = f"terrarium_{name}"
+    if find_spec(package) is not None:
+        raise TendrilError(f'"{name}" is taken: a package {package} is installed already')
+    camel_case = "".join(word.capitalize() for word in name.split("_"))
     folder = parent / name
     try:
         folder.mkdir()
@@ -78,40 +88,16 @@ def scaffold(name: str, parent: Path, kind: Kind = Kind.TOOL) -> Path:
     values = {
         "name": name,
         "dashed": name.replace("_", "-"),
-        "package": _package(name),
-        "class_name": _camel_case(name) + "Tendril",
+        "package": package,
+        "class_name": f"{camel_case}Tendril",
         "env": name.upper(),
-        "settings": _camel_case(name) + "Settings",
+        "settings": f"{camel_case}Settings",
         "test_settings": _TEST_SETTINGS[kind],
     }
     templates = _COMMON | {f"{kind}/{source}": to for source, to in _OF_A_KIND.items()}
     for template, target in templates.items():
         text = (files("harnesses.core") / "scaffold" / template).read_text(encoding="utf-8")
-        path = folder / target.format(package=_package(name))
+        path = folder / target.format(package=package)
         path.parent.mkdir(exist_ok=True)
         path.write_text(Template(text).substitute(values), encoding="utf-8")
     return folder
-
-
-def _require_usable(name: str) -> None:
-    """Raise TendrilError unless `name` can be a folder, a package, a configuration table and a part
-    of an environment variable."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or keyword.iskeyword(name):
-        near = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_0123456789")[:40]
-        hint = f'; "{near}" would do' if near and not keyword.iskeyword(near) else ""
-        raise TendrilError(
-            f'"{name}" cannot be a name: it needs lower-case letters, digits and underscores, '
-            f"a letter first{hint}"
-        )
-    if name in entry_points(SETTINGS).names:
-        raise TendrilError(f'"{name}" is taken: Terrarium has a table [{name}] already')
-    if find_spec(_package(name)) is not None:
-        raise TendrilError(f'"{name}" is taken: a package {_package(name)} is installed already')
-
-
-def _package(name: str) -> str:
-    return f"terrarium_{name}"
-
-
-def _camel_case(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))

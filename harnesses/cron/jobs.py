@@ -103,10 +103,8 @@ def read_jobs(config: Config, log: ChatLog, outbox: TendrilOutbox) -> dict[str, 
 
 
 def place_of(config: Config, name: ChannelName, where: str) -> Place:
-    """Return a channel's place in the log; its network may be omitted if there is only one.
-
-    Raises ConfigError if the network is ambiguous; `where` is the setting that its message names.
-    """
+    """Return a channel's place in the log; its network may be omitted if there is only one. Raises
+    ConfigError if the network is ambiguous; `where` is the setting that its message names."""
     known = irc_networks(config)
     if name.network is None and len(known) > 1:
         raise ConfigError(

@@ -17,9 +17,7 @@ from terrarium.config import NamedTable, Settings
 
 def parse_target(text: str) -> ChannelName | Path | str:
     """Return the channel, file or URL to deliver to; a relative path is inside the data folder.
-
-    Raises ValueError, worded for the author of the configuration.
-    """
+    Raises ValueError, worded for the author of the configuration."""
     if text.startswith("file:") and len(text) > len("file:"):
         return Path(text.removeprefix("file:"))
     if text.startswith(("https://", "http://")):

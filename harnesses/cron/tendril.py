@@ -153,8 +153,7 @@ class CronTendril(Tendril):
         return turns[-1].id if result.text else None
 
     async def _deliver(self, queued: Job) -> None:
-        """Deliver the text that was written for a run, unless it has been forgotten since. Raises
-        Undeliverable."""
+        """Deliver the text of a run, unless it has been forgotten since. Raises Undeliverable."""
         job = self._jobs.get(queued.payload["job"])
         written = await self._queue.result(queued.depends_on) if queued.depends_on else None
         if job is None or written is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -16,8 +16,9 @@ from urllib.parse import quote
 
 import typer
 
+from harnesses.core.errors import TendrilError
 from harnesses.logs.formats import json_line
-from harnesses.logs.maintenance import OperationRefused, atomic_write, open_log
+from harnesses.logs.maintenance import atomic_write, open_log
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, event_line
 from storage.chat_log.sqlite_export import SqliteExport
@@ -90,24 +91,26 @@ async def export_to(
 ) -> int:
     """Export from the database at `address` into `target`; None or "-" is standard output.
 
-    Returns the number of events. Raises OperationRefused and StorageError.
+    Returns the number of events. Raises TendrilError and StorageError.
     """
     count = 0
-    async with open_log(address) as database, _sink(format, target, force) as sink:
-        async for events in ChatLog(database).pieces(query):
-            await sink(events)
-            count += len(events)
+    async with open_log(address) as database:
+        with _sink(format, target, force) as sink:
+            async for events in ChatLog(database).pieces(query):
+                await sink(events)
+                count += len(events)
     return count
 
 
-@asynccontextmanager
-async def _sink(format: ExportFormat, target: Path | None, force: bool) -> AsyncIterator[Sink]:
+@contextmanager
+def _sink(format: ExportFormat, target: Path | None, force: bool) -> Iterator[Sink]:
     if target is None or target == Path("-"):
         if format != "jsonl":
-            raise OperationRefused(f"{format} needs a PATH to write to")
+            raise TendrilError(f"{format} needs a PATH to write to")
         yield _json_lines(sys.stdout.buffer)
     elif format == "text":
-        _require_empty(target)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise TendrilError(f"{target} is there already; text needs a new or an empty folder")
         yield partial(_add_to_days, target)
     else:
         with atomic_write(target, force=force) as part:
@@ -117,11 +120,6 @@ async def _sink(format: ExportFormat, target: Path | None, force: bool) -> Async
             else:
                 with part.open("wb") as file:
                     yield _json_lines(file)
-
-
-def _require_empty(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise OperationRefused(f"{folder} is there already; text needs a new or an empty folder")
 
 
 def _json_lines(file: IO[bytes]) -> Sink:

@@ -67,10 +67,7 @@ WEECHAT = text_format(
         ("KICK", rf"<--\t{WHO} has kicked {TARGET}{REASON}"),
         ("NICK", rf"--\t{WHO} is now known as {TARGET}"),
         ("MODE", rf"--\tMode {CHANNEL} \[(?P<text>[^\]]*)\] by {WHO}"),
-        (
-            "TOPIC",
-            rf'--\t{WHO} has changed topic for {CHANNEL}(?: from ".*?")? to "(?P<text>.*)"',
-        ),
+        ("TOPIC", rf'--\t{WHO} has changed topic for {CHANNEL}(?: from ".*?")? to "(?P<text>.*)"'),
         ("TOPIC", rf"--\t{WHO} has unset topic for {CHANNEL}.*"),
         ("NOTICE", rf"--\tNotice\((?P<nick>[^\s)]+)\)(?: -> \S+)?: {TEXT}"),
         ("ACTION", rf" \*\t{WHO} ?{TEXT}"),

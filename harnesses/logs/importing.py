@@ -57,13 +57,6 @@ class ImportStats:
     refused_lines: int = 0
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise typer.BadParameter(f"{name!r} is no time zone; write one as Europe/Vienna") from error
-
-
 def _encoding(name: str | None) -> str | None:
     try:
         return name and codecs.lookup(name).name
@@ -116,10 +109,15 @@ def import_(command: ImportCommand) -> None:
     of #ubuntu and our own export are recognised by their lines; files may be compressed (.gz, .xz,
     .bz2). The bot may be running. To continue an interrupted import, run the same command again.
     """
+    name = command.timezone
+    try:
+        zone = ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise typer.BadParameter(f"{name!r} is no time zone; write one as Europe/Vienna") from error
     config = load(command.config, command.data)
     networks = irc_networks(config)
     options = ImportOptions(
-        zone=_zone(command.timezone),
+        zone=zone,
         default_network=networks[0] if len(networks) == 1 else None,
         network=command.network,
         channel=command.channel,
@@ -129,21 +127,15 @@ def import_(command: ImportCommand) -> None:
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(
-            "", total=sum(path.stat().st_size for path in files(command.paths))
-        )
+        total = sum(path.stat().st_size for path in files(command.paths))
+        task = progress.add_task("", total=total)
 
         def on_progress(path: Path, done: int) -> None:
             progress.update(task, advance=done, description=strip_control_chars(path.name))
 
         with hold_lock(config.data, "logs-import", "terrarium logs import", shared=True):
-            found = asyncio.run(import_logs(config, command.paths, options, on_progress))
-    _report(found, [path for path in command.paths if not files([path])])
-
-
-def _report(stats: ImportStats, missing: list[str]) -> None:
-    """Print the counts of an import. Exit with status 1 if a path names no file, or if a file or a
-    line was left out."""
+            stats = asyncio.run(import_logs(config, command.paths, options, on_progress))
+    missing = [path for path in command.paths if not files([path])]
     typer.echo(
         f"{counted(stats.files, 'file')}: {counted(stats.imported, 'event')} imported,"
         f" {stats.present} already there, {counted(stats.unclear, 'line')} not understood"
@@ -186,8 +178,7 @@ async def import_logs(
 
 
 def files(paths: Iterable[str]) -> list[Path]:
-    """Return the files that the paths name, each once, in order. Hidden files in folders are left
-    out."""
+    """Return the files that the paths name, each once, in order, without hidden ones in folders."""
     found: dict[Path, None] = {}
     for path in paths:
         # A name that exists is no pattern: IRC channels may have "[" and "*" in theirs.

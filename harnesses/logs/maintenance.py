@@ -20,16 +20,10 @@ _EXISTS = "{} is there already; --force replaces it"
 _PART = ".part"  # suffix of a file that is being written
 
 
-class OperationRefused(TendrilError):
-    """A command is not carried out; the message says why and what to do."""
-
-
 @asynccontextmanager
 async def open_log(address: Address) -> AsyncIterator[Database]:
-    """Open the database of an existing log; one that cannot be written is opened read-only.
-
-    Raises StorageError, also if there is no log: opening its file would create one.
-    """
+    """Open the database of an existing log; one that cannot be written is opened read-only. Raises
+    StorageError, also if there is no log: opening its file would create one."""
     can_write = True
     if isinstance(address, Path):
         if not await asyncio.to_thread(address.exists):
@@ -45,11 +39,11 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
     """Yield an empty file of mode 600, which is moved to `path` at the end unless the block raises:
     the file at `path` is complete or absent.
 
-    Raises OperationRefused if the file cannot be written, or exists and is not to be replaced by
+    Raises TendrilError if the file cannot be written, or exists and is not to be replaced by
     `force`.
     """
     if path.exists() and not force:
-        raise OperationRefused(_EXISTS.format(path))
+        raise TendrilError(_EXISTS.format(path))
     part = path.with_name(path.name + _PART)
     # O_EXCL follows no symbolic link that somebody else may have put there, and the mode is set
     # before there is anything to read.
@@ -57,7 +51,7 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
         part.unlink(missing_ok=True)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
-        raise OperationRefused(f"{path} cannot be written: {error.strerror}") from error
+        raise TendrilError(f"{path} cannot be written: {error.strerror}") from error
     try:
         yield part
         sync(part)  # before the move: a crash after it must not leave an empty file
@@ -66,9 +60,9 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         part.replace(path)
     except FileExistsError as error:
-        raise OperationRefused(_EXISTS.format(path)) from error
+        raise TendrilError(_EXISTS.format(path)) from error
     except OSError as error:
-        raise OperationRefused(f"{path} cannot be written: {error.strerror}") from error
+        raise TendrilError(f"{path} cannot be written: {error.strerror}") from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)

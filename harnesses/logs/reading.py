@@ -7,7 +7,7 @@ import gzip
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -21,7 +21,6 @@ from harnesses.logs.formats import FORMATS, detect
 from harnesses.logs.grammar import (
     DayChange,
     Ignored,
-    Parsed,
     ParsedLine,
     Refused,
     Timestamp,
@@ -100,10 +99,17 @@ def read_log(path: Path, options: ImportOptions) -> Iterator[ParsedEvent]:
     if format is None:
         raise UnrecognisedLog(f"{path}: not a log in a format that is known")
     named = parse_path(path.resolve())
-    # Each line of our own export names its own place.
-    place = (
-        None if format.name == "jsonl" else _place_of(path, options, named, map(format.parse, head))
-    )
+    place = None
+    if format.name != "jsonl":  # each line of our own export names its own place
+        network = options.network or named.network or options.default_network
+        if network is None:
+            raise UnrecognisedLog(f"{path}: of which network? say --network NAME")
+        parsed = (each for each in map(format.parse, head) if isinstance(each, ParsedLine))
+        in_lines = (each.channel for each in parsed if each.channel)
+        channel = options.channel or named.channel or next(in_lines, None)
+        if channel is None:
+            raise UnrecognisedLog(f"{path}: of which channel? say --channel NAME")
+        place = Place(network, channel)
     dates = DateTracker(options.zone, named.day)
     for number, (text, is_cut, position) in enumerate(_lines(path, options), 1):
         found = Refused(_TOO_LONG) if is_cut else format.parse(text)
@@ -118,7 +124,14 @@ def read_log(path: Path, options: ImportOptions) -> Iterator[ParsedEvent]:
             moment = dates.moment(found.when)
             found = _event(found, place, moment) if place and moment else None
         elif isinstance(found, Event):
-            found = _moved(found, options)
+            channel = options.channel or found.channel
+            # A place is private by its name: another kind of name would publish a private line.
+            if is_private(channel) != found.private:
+                kind = "a private conversation" if found.private else "a channel"
+                found = Refused(f"it is of {kind}, and {channel!r} is none")
+            else:
+                network = options.network or found.network
+                found = replace(found, network=network, channel=channel)
         if isinstance(found, Event) and found.time > options.latest:
             found = Refused(f"its time, {found.time:%Y-%m-%d %H:%M} UTC, is in the future")
         event = found if isinstance(found, Event) else None
@@ -140,23 +153,12 @@ def _event(line: ParsedLine, place: Place, time: datetime) -> Event:
     )
 
 
-def _moved(event: Event, options: ImportOptions) -> Event | Refused:
-    """Return an event of our own export in the place that `options` name, if they do."""
-    channel = options.channel or event.channel
-    # A place is private by its name: another kind of name would publish a private line.
-    if is_private(channel) != event.private:
-        kind = "a private conversation" if event.private else "a channel"
-        return Refused(f"it is of {kind}, and {channel!r} is none")
-    return replace(event, network=options.network or event.network, channel=channel)
-
-
 class DateTracker:
     """The current day while a file is read, in the time zone `zone`: completes the partial times of
     lines in the context of those before. `day` is that of the first line, if it is known."""
 
     def __init__(self, zone: tzinfo, day: date | None) -> None:
-        self._zone = zone
-        self._day = day
+        self._zone, self._day = zone, day
         self._last: datetime | None = None  # local, without zone
         self._moment: datetime | None = None
 
@@ -200,17 +202,6 @@ def _in_year(day: date, year: int) -> date:
         return day.replace(year=year)
     except ValueError:  # 29 February
         return date(year, 3, 1)
-
-
-def _place_of(path: Path, options: ImportOptions, named: PathInfo, head: Iterable[Parsed]) -> Place:
-    network = options.network or named.network or options.default_network
-    if network is None:
-        raise UnrecognisedLog(f"{path}: of which network? say --network NAME")
-    in_lines = (each.channel for each in head if isinstance(each, ParsedLine) and each.channel)
-    channel = options.channel or named.channel or next(in_lines, None)
-    if channel is None:
-        raise UnrecognisedLog(f"{path}: of which channel? say --channel NAME")
-    return Place(network, channel)
 
 
 def _lines(path: Path, options: ImportOptions) -> Iterator[tuple[str, bool, int]]:

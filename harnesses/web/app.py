@@ -2,38 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from hashlib import sha256
+from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import Depends, FastAPI
+import structlog
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harnesses.web.api import feeds
 from harnesses.web.api import routes as api
 from harnesses.web.app_state import AppState
-from harnesses.web.auth.middleware import MAX_BODY_BYTES, SecurityMiddleware
-from harnesses.web.caching import ETag, Only, may_compress
+from harnesses.web.auth.middleware import (
+    MAX_BODY_BYTES,
+    TOO_LONG,
+    SecurityMiddleware,
+    add_security_headers,
+    ask_to_log_in,
+    refuse,
+)
 from harnesses.web.mcp.endpoint import PATH, McpEndpoint
 from harnesses.web.pages import channel, chat, login, overview, runs, search, statistics
-from harnesses.web.problems import register_handlers
+from harnesses.web.rendering.view import page
+from storage.db.errors import BadCursor, ServerAway
 
 _GZIP_LEVEL = 5  # half the time of the highest level for nearly the same size
 _MIN_BYTES = 1000  # shorter bodies are not compressed
+_log = structlog.get_logger()
 _STATIC = Path(__file__).parent / "static"
 _ABOUT = """The log of the public channels: read it, search it, or follow it live.
 
 Private conversations are never shown. Times are ISO 8601 with a time zone. An error is
 `{"error": {"message", "type", "param"}}`, and its message says what to do.
 """
+# The headers of the 200 that a 304 repeats (RFC 9110, section 15.4.5), and Set-Cookie, which takes
+# effect with any status.
+_HEADERS_OF_304 = {b"cache-control", b"etag", b"expires", b"set-cookie", b"vary"}
+_ADVICE = {
+    404: "There is no such page. The channels are at /, and /openapi.json describes the API.",
+    405: "This address does not accept this method; see /openapi.json.",
+    413: TOO_LONG,
+}
 PAGES = tuple(
     part.router for part in (overview, channel, statistics, search, feeds, chat, login, runs)
 )
@@ -78,7 +101,8 @@ def create_app(state: AppState) -> FastAPI:
         app.add_middleware(
             Only, middleware=cors, condition=lambda scope: scope["path"].startswith("/api/")
         )
-    register_handlers(app)
+    for kind in (HTTPException, RequestValidationError, BadCursor, ServerAway, Exception):
+        app.add_exception_handler(kind, _answer_error)
     # Only for the OpenAPI description; `SecurityMiddleware` checks the token.
     described = [Depends(HTTPBearer(auto_error=False))] if state.tokens.is_required else []
     app.include_router(api.router, dependencies=described)
@@ -93,3 +117,125 @@ def create_app(state: AppState) -> FastAPI:
         include_in_schema=False,
     )
     return app
+
+
+class Only:
+    """ASGI middleware that applies another `middleware` to HTTP requests that meet a condition."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        middleware: Callable[[ASGIApp], ASGIApp],
+        condition: Callable[[Scope], bool],
+    ) -> None:
+        self._app = app
+        self._inside = middleware(app)
+        self._condition = condition
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the middleware, or around it."""
+        applies = scope["type"] == "http" and self._condition(scope)
+        await (self._inside if applies else self._app)(scope, receive, send)
+
+
+def may_compress(scope: Scope) -> bool:
+    """Return whether the response to a request may be compressed.
+
+    Not if another site caused it, as `Sec-Fetch-Site` tells: the length of a compressed page tells
+    whether a word of its address also occurs in its text, so an attacker who causes requests and
+    observes the traffic could guess at the log (BREACH).
+    """
+    # POST /chat streams its answer in small pieces. Server-sent events, which are fetched by GET,
+    # are left out by `GZipMiddleware` itself.
+    from_site = Headers(scope=scope).get("sec-fetch-site", "none")
+    return scope["method"] == "GET" and from_site in ("none", "same-origin")
+
+
+class ETag:
+    """ASGI middleware that tags every complete response to a GET, and sends 304 to a client that
+    has it already (RFC 9110, sections 8.8.3 and 13.1.2)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Tag the response, unless it is streamed or has a tag already."""
+        if scope["type"] != "http" or scope["method"] != "GET":  # HEAD comes as GET
+            await self._app(scope, receive, send)
+            return
+        # As weak tags, as which they are compared (RFC 9110, section 8.8.3.2).
+        known = [
+            f"W/{tag.strip().removeprefix('W/')}"
+            for tag in Headers(scope=scope).get("if-none-match", "").split(",")
+        ]
+        start: Message | None = None
+
+        async def send_tagged(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start":
+                headers = Headers(raw=message["headers"])
+                is_whole = message["status"] == 200 and "content-length" in headers
+                if is_whole and "etag" not in headers:
+                    start = message  # held back until the body, which decides on tag and status
+                    return
+            held, start = start, None
+            if held is None:
+                await send(message)
+                return
+            if not message.get("more_body"):  # a tag needs the whole body, which may be endless
+                # Weak: the same tag serves the compressed body, which differs in its bytes.
+                tag = f'W/"{sha256(message.get("body", b"")).hexdigest()[:32]}"'
+                MutableHeaders(scope=held)["ETag"] = tag
+                if tag in known or known == ["W/*"]:
+                    kept = [each for each in held["headers"] if each[0].lower() in _HEADERS_OF_304]
+                    held = {**held, "status": 304, "headers": kept}
+                    message = {"type": "http.response.body", "body": b""}
+            await send(held)
+            await send(message)
+
+        await self._app(scope, receive, send_tagged)
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """Answer with an HTML page for browsers, with JSON for all other clients."""
+    path, param = request.scope["path"], None
+    match error:
+        case HTTPException(status_code=HTTPStatus.UNAUTHORIZED):
+            return ask_to_log_in(request)
+        case HTTPException():
+            status, kind, message = HTTPStatus(error.status_code), "", str(error.detail)
+            if message in (status.phrase, "Content Too Large"):  # Starlette's default, not our text
+                message = _ADVICE.get(status, message)
+        case RequestValidationError() | BadCursor():
+            status, kind = HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_request"
+            problems = [{"loc": ("query", "cursor"), "msg": str(error), "type": "cursor"}]
+            if isinstance(error, RequestValidationError):
+                problems = list(error.errors())
+            names = [".".join(map(str, each["loc"][1:])) or "request body" for each in problems]
+            explained = []
+            for name, each in zip(names, problems, strict=True):
+                text = str(each["msg"]).removeprefix("Value error, ")
+                if each["type"] == "timezone_aware":
+                    text += ", for example a Z at the end"
+                explained.append(f"{name}: {text}")
+            message, param = "; ".join(explained), names[0]
+        case ServerAway():
+            _log.warning("web.unavailable", path=path, error=str(error))
+            status, kind = HTTPStatus.SERVICE_UNAVAILABLE, "unavailable"
+            message = "The log cannot be read now; try again in a moment."
+        case _:
+            _log.error("web.request_failed", path=path, error=type(error).__name__)
+            status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error"
+            message = (
+                "An internal error occurred; the web tendril has logged the details. Try again."
+            )
+    if "text/html" in request.headers.get("accept", "") and not path.startswith("/api/"):
+        response: Response = page(request, "problem.html", status=status, message=message)
+    else:
+        response = refuse(status, message, kind=kind, param=param)
+    if kind == "unavailable":
+        response.headers["retry-after"] = "5"
+    if kind == "internal_error":
+        # Starlette handles it outside all middleware, so `SecurityMiddleware` does not see this.
+        add_security_headers(response.headers)
+    return response

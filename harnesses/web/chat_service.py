@@ -15,48 +15,34 @@ from storage.chat_log.event import Identity, Scope
 VISITOR = "visitor"  # tokens and cookies identify no person
 
 
-class ChatService:
-    """Turns of `tendril` in named conversations, with tools over its log."""
-
-    def __init__(self, tendril: Tendril) -> None:
-        self._tendril = tendril
-
-    async def ask(
-        self,
-        conversation: str,
-        text: str,
-        scope: Scope,
-        address: str,
-        on_text: OnText,
-        image: Image | None = None,
-    ) -> TurnResult:
-        """Answer a question from a network `address`, whose tools are confined to `scope`, passing
-        each piece of the answer to `on_text` as it is generated."""
-        tendril = self._tendril
-        door = Door(
-            log=tendril.log.tools_within(scope),
-            address=lambda: web_address(tendril.config),
-            room=conversation,
+async def answer_visitor(
+    tendril: Tendril,
+    conversation: str,
+    text: str,
+    scope: Scope,
+    address: str,
+    on_text: OnText,
+    image: Image | None = None,
+) -> TurnResult:
+    """Answer a question from a network `address`, whose tools are confined to `scope`, passing each
+    piece of the answer to `on_text` as it is generated."""
+    door = Door(
+        log=tendril.log.tools_within(scope),
+        address=lambda: web_address(tendril.config),
+        room=conversation,
+        who=VISITOR,
+    )
+    return await tendril.turn(
+        TurnRequest(
+            conversation=conversation,
             who=VISITOR,
+            text=text,
+            budget_owner=address,
+            image=image,
+            tools=tendril.tools_for(door),
+            rights=lambda: {TEACH},
+            on_text=on_text,
+            private=True,
+            origin=Origin(tendril.name, Identity(VISITOR), scope),
         )
-        return await tendril.turn(
-            TurnRequest(
-                conversation=conversation,
-                who=VISITOR,
-                text=text,
-                budget_owner=address,
-                image=image,
-                tools=tendril.tools_for(door),
-                rights=lambda: {TEACH},
-                on_text=on_text,
-                private=True,
-                origin=Origin(tendril.name, Identity(VISITOR), scope),
-            )
-        )
-
-    async def history(self, conversation: str) -> list[tuple[str, str]]:
-        """Return the questions of a conversation with their answers in the model's Markdown, oldest
-        first, without the tool calls between them."""
-        turns = await self._tendril.conversations.turns(conversation)
-        ends = ((turn.messages[0], turn.messages[-1]) for turn in turns)
-        return [(str(a.get("content") or ""), str(b.get("content") or "")) for a, b in ends]
+    )

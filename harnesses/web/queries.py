@@ -81,8 +81,7 @@ def _range_query(
         ),
     ] = None,
     until: Annotated[
-        Moment | None,
-        Param(description="before this time: ISO 8601 with a time zone, or a date"),
+        Moment | None, Param(description="before this time: ISO 8601 with a time zone, or a date")
     ] = None,
 ) -> Query:
     return replace(query, nick=nick, since=since, until=until)
@@ -154,10 +153,8 @@ async def page_of(
 
 
 async def search_by_meaning(retrieval: Retrieval, text: str, within: Query) -> SearchPage:
-    """Return the lines nearest in meaning to a text, on a single page.
-
-    Raises HTTPException: 422 where lines have no embeddings, 503 when the text gets none.
-    """
+    """Return the lines nearest in meaning to a text, on a single page. Raises HTTPException: 422
+    where lines have no embeddings, 503 when the text gets none."""
     if not retrieval.knows_meaning:
         raise HTTPException(
             422,

@@ -93,8 +93,7 @@ class WebSettings(Settings):
         " search engines may list",
     )
     cors_origins: tuple[Annotated[str, AfterValidator(_is_an_origin)], ...] = Field(
-        (),
-        description='sites ("https://host") whose scripts may read the log API with a token',
+        (), description='sites ("https://host") whose scripts may read the log API with a token'
     )
     tokens: dict[str, TokenSettings] = Field(
         default_factory=dict,

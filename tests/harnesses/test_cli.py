@@ -66,15 +66,11 @@ async def test_help_tells_how_to_use_a_command(
         assert word in " ".join(done.out.split())
 
 
-async def test_the_version_is_told(tmp_path: Path) -> None:
+async def test_the_version_is_told_and_of_an_unknown_command_the_nearest(tmp_path: Path) -> None:
     done = await terrarium("--version", cwd=tmp_path)
     assert (done.status, done.out.split()[0]) == (0, "terrarium")
-
-
-async def test_an_unknown_command_is_refused_with_the_nearest(tmp_path: Path) -> None:
     done = await terrarium("modle", cwd=tmp_path)
-    assert done.status == 2
-    assert "model" in done.err
+    assert (done.status, "model" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["up", "run web", "chat"])
@@ -84,25 +80,24 @@ async def test_an_unknown_key_names_key_file_and_nearest_key(command: str, tmp_p
     one_line(done, 78, '"prot"', "[irc]", "terrarium.toml", '"port"')
 
 
-async def test_a_file_that_is_not_toml_is_named_with_the_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "status", "words"),
+    [
+        ("up --config mine.toml", 78, ("mine.toml", "not valid TOML", "line 2")),
+        ("run web", 78, ("WEB_PORT", "integer")),
+        ("run NOPE", 1, ('"NOPE"', "cron, irc, web")),
+        ("logs stats --data .", 78, ("irc.db", "database")),
+        ("logs search x --data nowhere", 1, ("nowhere/irc.db", "terrarium up")),
+    ],
+)
+async def test_what_is_wrong_is_named_in_one_line(
+    command: str, status: int, words: tuple[str, ...], tmp_path: Path
+) -> None:
     (tmp_path / "mine.toml").write_text("[irc]\nnick = Terra\n")
-    done = await terrarium("up", "--config", "mine.toml", cwd=tmp_path)
-    one_line(done, 78, "mine.toml", "not valid TOML", "line 2")
-
-
-async def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
-    done = await terrarium("run", "web", cwd=tmp_path, WEB_PORT="eighty")
-    one_line(done, 78, "WEB_PORT", "integer")
-
-
-async def test_a_tendril_that_does_not_exist_is_named_with_those_that_do(tmp_path: Path) -> None:
-    one_line(await terrarium("run", "NOPE", cwd=tmp_path), 1, '"NOPE"', "cron, irc, web")
-
-
-async def test_a_database_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "irc.db").write_bytes(b"not a database at all, but long enough to be read as one")
-    done = await terrarium("logs", "stats", "--data", ".", cwd=tmp_path)
-    one_line(done, 78, "irc.db", "database")
+    settings = {"WEB_PORT": "eighty"} if "WEB_PORT" in words else {}
+    one_line(await terrarium(*command.split(), cwd=tmp_path, **settings), status, *words)
+    assert not (tmp_path / "nowhere").exists()
 
 
 async def test_config_show_hides_secrets_and_tells_where_values_are_from(tmp_path: Path) -> None:
@@ -157,12 +152,6 @@ async def test_log_stats_count_lines_people_and_the_most_talkative(tmp_path: Pat
     done = await terrarium("logs", "stats", "--data", ".", cwd=tmp_path)
     assert done.out.splitlines()[0] == "3 lines by 2 people"
     assert [line.split() for line in done.out.splitlines()[2:]] == [["2", "ada"], ["1", "bob"]]
-
-
-async def test_a_log_that_is_not_there_is_not_made_by_reading_it(tmp_path: Path) -> None:
-    done = await terrarium("logs", "search", "x", "--data", "nowhere", cwd=tmp_path)
-    one_line(done, 1, "nowhere/irc.db", "terrarium up")
-    assert not (tmp_path / "nowhere").exists()
 
 
 async def test_doctor_on_an_empty_machine_says_what_to_do(tmp_path: Path) -> None:

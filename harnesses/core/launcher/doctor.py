@@ -42,20 +42,25 @@ _ANTHROPIC_VERSION = "2023-06-01"  # API version: the header `anthropic-version`
 
 
 async def run_checks(config: Config) -> list[CheckResult]:
-    """Check every component that `config` describes; return the results in the order of display.
-    Raises ConfigError."""
+    """Check every component; return the results in the order of display. Raises ConfigError."""
     plan = LaunchPlan.from_config(config).with_actual_ports(read_up_file(config.data))
+    versions = f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    with sqlite3.connect(":memory:") as database:
+        has_fts5 = ("ENABLE_FTS5",) in database.execute("PRAGMA compile_options").fetchall()
+    lack = "" if has_fts5 else " without FTS5; use a Python whose SQLite has it"
+    skills = SkillRegistry.read(config.data / "skills", SkillRegistry({}, {}))
+    problems = "; ".join(skills.errors.values())
     async with httpx2.AsyncClient(trust_env=False) as http:
         findings = [
-            _python(),
+            CheckResult("python", has_fts5, f"{versions}{lack}"),
             CheckResult("config", True, config.name if config.path else "no file: all defaults"),
             check_data(config),
             check_privacy(config),
             check_secrets(config),
             await asyncio.to_thread(check_databases, config),
-            _skills(config),
-            await _model(config, plan, http),
-            await _server(config, http),
+            CheckResult("skills", not problems, problems or ", ".join(sorted(skills.skills))),
+            await _check_model(table_settings(config, "model"), plan.upstream, http),
+            await _check_server(config, http),
         ]
     if endpoint := plan.endpoint:
         text = f"{endpoint.host} port {endpoint.port} takes connections"
@@ -68,40 +73,19 @@ async def run_checks(config: Config) -> list[CheckResult]:
     return findings + [examine_process(config.data, name) for name in names]
 
 
-def _python() -> CheckResult:
-    text = f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}"
-    with sqlite3.connect(":memory:") as database:
-        options = [row[0] for row in database.execute("PRAGMA compile_options")]
-    if "ENABLE_FTS5" in options:
-        return CheckResult("python", True, text)
-    return CheckResult("python", False, f"{text} without FTS5; use a Python whose SQLite has it")
-
-
-def _skills(config: Config) -> CheckResult:
-    registry = SkillRegistry.read(config.data / "skills", SkillRegistry({}, {}))
-    if registry.errors:
-        return CheckResult("skills", False, "; ".join(registry.errors.values()))
-    return CheckResult("skills", True, ", ".join(sorted(registry.skills)))
-
-
-async def _model(config: Config, plan: LaunchPlan, http: httpx2.AsyncClient) -> CheckResult:
-    values = table_settings(config, "model")
-    file: Path | None = values["file"]
-    if file is None:
-        return await _upstream(plan.upstream, values, http)
-    if await asyncio.to_thread(file.is_file):
-        return CheckResult("model", True, str(file))
-    if values["pulled_name"] is not None:
-        return CheckResult("model", True, f"{file.stem} will be pulled on the first start")
-    return CheckResult("model", False, f"{file} is not there; correct MODEL_PATH ([model] path)")
-
-
-async def _upstream(
-    urls: Sequence[str], model: Mapping[str, Any], http: httpx2.AsyncClient
+async def _check_model(
+    model: Mapping[str, Any], urls: Sequence[str], http: httpx2.AsyncClient
 ) -> CheckResult:
-    """Check that the upstream servers answer and accept the configured key."""
-    away = await unreachable(http, urls)
-    if away:
+    """Check the model file or, without one, that the upstream servers answer and accept the key."""
+    file: Path | None = model["file"]
+    if file is not None:
+        if await asyncio.to_thread(file.is_file):
+            return CheckResult("model", True, str(file))
+        if model["pulled_name"] is not None:
+            return CheckResult("model", True, f"{file.stem} will be pulled on the first start")
+        text = f"{file} is not there; correct MODEL_PATH ([model] path)"
+        return CheckResult("model", False, text)
+    if away := await unreachable(http, urls):
         hint = "start it, or correct MODEL_UPSTREAM ([model] upstream)"
         return CheckResult("model", False, f"nothing answers at {', '.join(away)}; {hint}")
     secret: SecretStr | None = model["upstream_key"]
@@ -109,9 +93,8 @@ async def _upstream(
     for url in urls:
         if await _is_refused(http, url, key, anthropic=model["api"] == "anthropic"):
             what = "refuses the key; correct" if key else "asks for a key; set"
-            return CheckResult(
-                "model", False, f"{url} {what} MODEL_UPSTREAM_KEY ([model] upstream_key)"
-            )
+            text = f"{url} {what} MODEL_UPSTREAM_KEY ([model] upstream_key)"
+            return CheckResult("model", False, text)
     return CheckResult("model", True, ", ".join(urls) or f"the hosted API of {model['api']}")
 
 
@@ -129,7 +112,7 @@ async def _is_refused(
     return answer.status_code in (401, 403)
 
 
-async def _server(config: Config, http: httpx2.AsyncClient) -> CheckResult:
+async def _check_server(config: Config, http: httpx2.AsyncClient) -> CheckResult:
     """Check that the agent server accepts our key, and that its model generates a token."""
     agent = with_agent_address(config).section(AgentSettings)
     url, key = agent.server_url, agent.key
@@ -146,8 +129,7 @@ async def _server(config: Config, http: httpx2.AsyncClient) -> CheckResult:
 
 
 def check_mcp_servers(config: Config) -> list[CheckResult]:
-    """Check each server of `[mcp.servers]` by the status files of the tendrils that may use it.
-    Raises ConfigError."""
+    """Check each server of `[mcp.servers]` by the status files of its users. Raises ConfigError."""
     servers = config.section(McpSettings).servers
     if servers and find_spec("mcp") is None:
         text = f"[mcp.servers] names {', '.join(servers)}, which needs the extra: {HOW_TO_INSTALL}"

@@ -34,8 +34,7 @@ def check_data(config: Config) -> CheckResult:
 
 
 def check_privacy(config: Config) -> CheckResult:
-    """Check that other users of this machine can read neither the data nor a configuration file
-    with secrets."""
+    """Check that other users of this machine can read neither the data nor secrets in a file."""
     paths = [config.data, *data_files(config.data)] if config.data.is_dir() else []
     log = log_path(config)
     if log.parent != config.data and log.exists():
@@ -64,8 +63,7 @@ def _has_secrets(values: Mapping[str, Any], table: str = "") -> bool:
 
 
 def check_secrets(config: Config) -> CheckResult:
-    """Check that the keys and tokens chosen by the owner are too long to be guessed. Raises
-    ConfigError."""
+    """Check that the owner's keys and tokens are too long to be guessed. Raises ConfigError."""
 
     def chosen() -> Iterator[tuple[str, SecretStr | None]]:
         server, web = table_settings(config, "server"), table_settings(config, "web")
@@ -89,7 +87,18 @@ def check_databases(config: Config) -> CheckResult:
     """Check the PostgreSQL database of `[storage] url` or, without one, the integrity of the SQLite
     files of the log, the tendrils and the server. Blocks."""
     if url := config.section(StorageSettings).url:
-        return _check_postgres(PostgresSchema(url.get_secret_value(), "all stores"))
+        address = PostgresSchema(url.get_secret_value(), "all stores")
+        try:
+            from storage.db.postgres.reading import schema_versions
+
+            versions = schema_versions(address)
+        except ImportError:
+            return CheckResult("database", False, NEEDS_EXTRA)
+        except StorageError as error:
+            return CheckResult("database", False, str(error))
+        stores = ", ".join(f"{name} (version {version})" for name, version in versions.items())
+        text = stores or "new, tables are made at the first start"
+        return CheckResult("database", True, f"{address}: {text}")
     data = config.data
     files = sorted({*data.glob("*.db"), *filter(Path.exists, [log_path(config)])})
     for path in files:
@@ -102,18 +111,3 @@ def check_databases(config: Config) -> CheckResult:
             return CheckResult("files", False, f"{path} is damaged ({finding}); {hint}")
     names = ", ".join(path.name for path in files)
     return CheckResult("files", True, f"{names}: no damage found" if names else "none yet")
-
-
-def _check_postgres(address: PostgresSchema) -> CheckResult:
-    try:
-        from storage.db.postgres.reading import schema_versions
-
-        versions = schema_versions(address)
-    except ImportError:
-        return CheckResult("database", False, NEEDS_EXTRA)
-    except StorageError as error:
-        return CheckResult("database", False, str(error))
-    if not versions:
-        return CheckResult("database", True, f"{address}: new, tables are made at the first start")
-    stores = ", ".join(f"{name} (version {version})" for name, version in versions.items())
-    return CheckResult("database", True, f"{address}: {stores}")

@@ -58,6 +58,25 @@ class IrcEndpoint:
     prefix: str
     embedded: bool
 
+    @classmethod
+    def from_config(cls, config: Config) -> IrcEndpoint:
+        """Return the server of the first `[irc.networks.NAME]` or of `[irc]`, or else the embedded
+        one. Raises ConfigError, and TendrilError if no port can be chosen."""
+        values = table_settings(config, "irc")
+        networks: Mapping[str, Mapping[str, Any]] = values["networks"]
+        network = next(iter(networks.values()), values)
+        host = network.get("server")
+        port = network.get("port", 6667) if host else config.section(UpSettings).irc_port
+        channels = network.get("channels", values["channels"])
+        first = channels.split(",")[0] if isinstance(channels, str) else next(iter(channels), "")
+        return cls(
+            host=host or LOOPBACK,
+            port=port or _free_port(LOOPBACK, *_IRC_PORT),
+            channel=first.partition(" ")[0],  # without the channel key
+            prefix=values["command_prefix"],
+            embedded=not host and not networks,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
@@ -91,13 +110,12 @@ class LaunchPlan:
         environment = {"SERVER_PORT": str(ports[0].port)}
         web = None
         if "web" in wanted:
-            ports.append(
-                _port("the web tendril", table_settings(config, "web"), "WEB_PORT", "[web] port")
-            )
+            values = table_settings(config, "web")
+            ports.append(_port("the web tendril", values, "WEB_PORT", "[web] port"))
             environment["WEB_PORT"] = str(ports[-1].port)
             web = url(ports[-1].host, ports[-1].port)
         programs = [Program("server", command_line(config, "server"), environment, serves=True)]
-        endpoint = _irc_endpoint(config) if "irc" in wanted else None
+        endpoint = IrcEndpoint.from_config(config) if "irc" in wanted else None
         if endpoint and endpoint.embedded:
             host, port = endpoint.host, endpoint.port
             ports.append(PortRequirement("the embedded IRC server", host, port, *_IRC_PORT))
@@ -153,8 +171,7 @@ class LaunchPlan:
 
 
 def command_line(config: Config, *verb: str) -> tuple[str, ...]:
-    """Return the command line of a `terrarium` command with the same configuration and data
-    folder."""
+    """Return the command line of a `terrarium` command with the same configuration and data."""
     file = ("--config", str(config.path)) if config.path else ()
     return (*_PYTHON, "harnesses.cli", *verb, "--data", str(config.data), *file)
 
@@ -167,30 +184,10 @@ def _pull(config: Config, name: str | None) -> Program | None:
 
 def _port(who: str, values: Mapping[str, Any], variable: str, key: str) -> PortRequirement:
     host: str = values["host"]
-    return PortRequirement(
-        who, host, values["port"] or _free_port(host, variable, key), variable, key
-    )
+    port = values["port"] or _free_port(host, variable, key)
+    return PortRequirement(who, host, port, variable, key)
 
 
 def _free_port(host: str, variable: str, key: str) -> int:
     with listen_on(host, 0, variable, key) as probe:
         return int(probe.getsockname()[1])
-
-
-def _irc_endpoint(config: Config) -> IrcEndpoint:
-    """Return the server of the first `[irc.networks.NAME]` or of `[irc]`, or else the embedded
-    one."""
-    values = table_settings(config, "irc")
-    networks: Mapping[str, Mapping[str, Any]] = values["networks"]
-    network = next(iter(networks.values()), values)
-    host = network.get("server")
-    port = network.get("port", 6667) if host else config.section(UpSettings).irc_port
-    channels = network.get("channels", values["channels"])
-    first = channels.split(",")[0] if isinstance(channels, str) else next(iter(channels), "")
-    return IrcEndpoint(
-        host=host or LOOPBACK,
-        port=port or _free_port(LOOPBACK, *_IRC_PORT),
-        channel=first.partition(" ")[0],  # without the channel key
-        prefix=values["command_prefix"],
-        embedded=not host and not networks,
-    )

@@ -88,9 +88,8 @@ async def server_ready(http: httpx2.AsyncClient, url: str) -> str | None:
 async def lets_in(http: httpx2.AsyncClient, url: str, key: str | None) -> str | None:
     """Check that the agent server at `url` accepts a key."""
     try:
-        response = await http.get(
-            f"{url}/v1/models", headers=_authorization(key), timeout=_REQUEST_TIMEOUT
-        )
+        headers = _authorization(key)
+        response = await http.get(f"{url}/v1/models", headers=headers, timeout=_REQUEST_TIMEOUT)
     except httpx2.TransportError:
         return f"nothing answers at {url}"
     if response.status_code in _REFUSED:
@@ -177,14 +176,11 @@ async def model_line(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -
     A server that has just started may not know its weights yet; it is polled for a few seconds.
     """
     card: ModelCard | None = None
+    address, headers = f"{url}/v1/models/{agent.model}", _authorization(agent.key)
     with suppress(TimeoutError, httpx2.HTTPError, ValidationError):
         async with asyncio.timeout(_CARD_TIMEOUT):
             while True:
-                answer = await http.get(
-                    f"{url}/v1/models/{agent.model}",
-                    headers=_authorization(agent.key),
-                    timeout=_REQUEST_TIMEOUT,
-                )
+                answer = await http.get(address, headers=headers, timeout=_REQUEST_TIMEOUT)
                 if not answer.is_success:
                     return None
                 card = ModelCard.model_validate_json(answer.content)

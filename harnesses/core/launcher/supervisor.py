@@ -71,29 +71,27 @@ class Supervisor:
         policy: RestartPolicy | None = None,
     ) -> None:
         self.pids: dict[str, int] = {}
-        self._programs = programs
-        self._say = say
+        self._programs, self._say = programs, say
         self._policy = policy or RestartPolicy()
         self._serves = {each.name for each in programs if each.serves}
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
         """Keep all programs running until cancelled, then end them and their child processes.
+        Raises ChildConfigError (in an ExceptionGroup) if one ends with EX_CONFIG."""
 
-        Raises ChildConfigError (in an ExceptionGroup) if one ends with EX_CONFIG.
-        """
+        async def keep(program: Program) -> None:
+            backoff = Backoff(self._policy.first, self._policy.longest, self._policy.stable)
+            while True:
+                backoff.mark_started()
+                how = await self._run_once(program)
+                wait = backoff.delay()
+                self._say(f"{program.name} {how}; starting it again in {wait:g} s")
+                await asyncio.sleep(wait)
+
         async with asyncio.TaskGroup() as tasks:
             for program in self._programs:
-                tasks.create_task(self._restart_loop(program))
-
-    async def _restart_loop(self, program: Program) -> None:
-        backoff = Backoff(self._policy.first, self._policy.longest, self._policy.stable)
-        while True:
-            backoff.mark_started()
-            how = await self._run_once(program)
-            wait = backoff.delay()
-            self._say(f"{program.name} {how}; starting it again in {wait:g} s")
-            await asyncio.sleep(wait)
+                tasks.create_task(keep(program))
 
     async def _run_once(self, program: Program) -> str:
         """Run a program to its end; return a text for people that says how it ended."""
@@ -104,9 +102,14 @@ class Supervisor:
                 try:
                     code = await process.wait()
                 except asyncio.CancelledError:
-                    if program.serves:
-                        took = await self._wait_others(grace * 2 / 3)
-                        await end_child(process, grace - took)
+                    if program.serves:  # the others may need it to finish their work
+                        began = time.monotonic()
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(grace * 2 / 3):
+                                while self.pids.keys() - self._serves:
+                                    self._ended.clear()
+                                    await self._ended.wait()
+                        await end_child(process, grace - (time.monotonic() - began))
                     raise
         except OSError as error:  # e.g. out of memory or processes: the other programs go on
             return f"could not be started ({error.strerror})"
@@ -116,17 +119,6 @@ class Supervisor:
         if code == EX_CONFIG:
             raise ChildConfigError(program.name)
         return f"ended (signal {-code})" if code < 0 else f"ended (exit code {code})"
-
-    async def _wait_others(self, seconds: float) -> float:
-        """Wait until only programs run that serve others, at most `seconds`; return how long that
-        took."""
-        began = time.monotonic()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self.pids.keys() - self._serves:
-                    self._ended.clear()
-                    await self._ended.wait()
-        return time.monotonic() - began
 
 
 @asynccontextmanager

@@ -50,9 +50,7 @@ def names() -> list[str]:
 
 def tendril_class(name: str) -> type[Tendril]:
     """Return the class of a tendril. No other tendril is imported, as its package may be broken.
-
-    Raises UnknownTendril, and TendrilError if the package cannot be imported.
-    """
+    Raises UnknownTendril, and TendrilError if the package cannot be imported."""
     found = entry_points(GROUP).select(name=name)
     if not found:
         raise UnknownTendril(name, names())
@@ -105,9 +103,15 @@ def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
     level and, if the disk allows, to `DATA/run/NAME.crash`, which only the owner may read."""
     cause = root_cause(error)
     _log.debug("tendril.crashed", tendril=name, exc_info=error)
-    # Named is the innermost frame in the tendril's own code, or else the innermost of all.
+    # Named is the innermost frame in the tendril's own code, or else the innermost of all:
+    # exceptions often surface in shared code, but their cause is usually in the tendril's.
     frames = traceback.extract_tb(cause.__traceback__)
-    theirs = [each for each in frames if not _is_shared(each.filename)]
+    theirs = [
+        each
+        for each in frames
+        if not each.filename.startswith(_FOUNDATIONS)
+        and ("site-packages" in each.filename or not each.filename.startswith(_PYTHON))
+    ]
     where = "".join(
         f" ({Path(each.filename).name}, line {each.lineno})" for each in (theirs or frames)[-1:]
     )
@@ -122,13 +126,6 @@ def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
     except OSError:  # a full disk must not hide the crash itself
         return TendrilCrashed(text)
     return TendrilCrashed(f"{text}; all of it is in {path}")
-
-
-def _is_shared(file: str) -> bool:
-    """Return True for shared code: exceptions often surface there, but their cause is usually in
-    the tendril's code."""
-    is_python = file.startswith(_PYTHON) and "site-packages" not in file
-    return is_python or file.startswith(_FOUNDATIONS)
 
 
 @contextmanager

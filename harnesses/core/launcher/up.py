@@ -126,8 +126,8 @@ async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) ->
     supervisor = Supervisor(plan.programs, say, _RESTARTS)
     async with asyncio.TaskGroup() as tasks, httpx2.AsyncClient(trust_env=False) as http:
         tasks.create_task(supervisor.run())
-        for url in await unreachable(http, plan.upstream):
-            say(f"no model answers at {url}; going on, it may come later")
+        for away in await unreachable(http, plan.upstream):
+            say(f"no model answers at {away}; going on, it may come later")
         checks: dict[str, Check] = {"server": partial(server_ready, http, plan.server)}
         if plan.endpoint and plan.endpoint.embedded:
             checks["ircd"] = partial(irc_accepts, plan.endpoint)
@@ -135,33 +135,27 @@ async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) ->
             checks[name] = partial(tendril_ready, config.data, name, supervisor.pids)
         await wait_until_ready(checks, say)
         agent = with_agent_address(config).section(AgentSettings)
-        await _wait_until_answering(plan, agent, http, say)
+        # Now the agent server has to accept the tendrils' keys, and the model to generate a token.
+        keys = {
+            each.name: each.environment.get("AGENT_API_KEY") or agent.key
+            for each in plan.programs
+            if each.name in plan.tendrils
+        }
+        url, key = agent.server_url, next(iter(keys.values()), agent.key)
+        accepts: dict[str, Check] = {
+            name: partial(lets_in, http, url, own) for name, own in keys.items()
+        }
+        await wait_until_ready(accepts, say)
+        hint = f" ({', '.join(plan.upstream)}: see MODEL_UPSTREAM)" if plan.upstream else ""
+
+        async def answers() -> str | None:
+            missing = await ask_for_token(http, url, key, agent.model)
+            return missing and missing + hint
+
+        await wait_until_ready({"model": answers}, say, pause=_TOKEN_PAUSE)
         announce(banner(plan))
         if model := await model_line(http, plan.server, agent):
             announce(f"  {model}")
-
-
-async def _wait_until_answering(
-    plan: LaunchPlan, agent: AgentSettings, http: httpx2.AsyncClient, say: Say
-) -> None:
-    """Wait until the agent server accepts the tendrils' keys, and the model generates a token."""
-    keys = {
-        each.name: each.environment.get("AGENT_API_KEY") or agent.key
-        for each in plan.programs
-        if each.name in plan.tendrils
-    }
-    url, key = agent.server_url, next(iter(keys.values()), agent.key)
-    accepts: dict[str, Check] = {
-        name: partial(lets_in, http, url, own) for name, own in keys.items()
-    }
-    await wait_until_ready(accepts, say)
-    hint = f" ({', '.join(plan.upstream)}: see MODEL_UPSTREAM)" if plan.upstream else ""
-
-    async def answers() -> str | None:
-        missing = await ask_for_token(http, url, key, agent.model)
-        return missing and missing + hint
-
-    await wait_until_ready({"model": answers}, say, pause=_TOKEN_PAUSE)
 
 
 async def _pull(program: Program | None) -> None:

@@ -34,10 +34,8 @@ class TendrilMetrics:
         self.gauges: dict[str, float] = {}
 
     def count(self, name: str, amount: float = 1) -> None:
-        """Add a non-negative amount to a counter, which starts at 0 in each process.
-
-        Raises ValueError for an invalid name, too many names, or a negative amount.
-        """
+        """Add a non-negative amount to a counter, which starts at 0 in each process. Raises
+        ValueError for an invalid name, too many names, or a negative amount."""
         if amount < 0:
             raise ValueError(f"the counter {name} only grows; use set for a number that falls")
         self._check(name, self.counters)

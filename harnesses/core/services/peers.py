@@ -145,10 +145,8 @@ class PeerService:
         return await self.call(tendril, question, budget.seconds)
 
     async def call(self, tendril: str, question: PeerQuestion, seconds: float) -> PeerAnswer:
-        """Send a question or the call of a tool as it is, and wait for the answer.
-
-        Raises PeerRefused when there is none after so many seconds, and StorageError.
-        """
+        """Send a question or the call of a tool as it is, and wait for the answer. Raises
+        PeerRefused when there is none after so many seconds, and StorageError."""
         origin = question.origin
         handed_on = replace(origin, path=(*origin.path, self._name))
         body = _QUESTION.dump_json(replace(question, origin=handed_on)).decode()
@@ -174,6 +172,22 @@ class PeerService:
             await self._questions.answer_taken(self._name, _ANSWER.dump_json(_RESTARTED).decode())
         except StorageError as error:
             _log.error("peers.not_read", error=str(error))
+
+        async def answer_one(number: int, text: str) -> None:  # never raises
+            try:
+                question = _QUESTION.validate_json(text)
+                # `call` does not check the path.
+                if len(question.origin.path) > MAX_HOPS or self._name in question.origin.path:
+                    raise PeerRefused("the question came in a circle, or by too many tendrils")
+                result = await answer(question)
+            except (ValidationError, PeerRefused) as error:
+                _log.warning("peers.refused", reason=type(error).__name__)
+                result = _FAILED
+            try:
+                await self._questions.answer(number, _ANSWER.dump_json(result).decode())
+            except StorageError as error:  # the asker runs into its timeout
+                _log.error("peers.not_answered", error=str(error))
+
         running: dict[int, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -184,34 +198,16 @@ class PeerService:
                             if number not in running:
                                 # The mark tells the next process which ones died with this one.
                                 await self._questions.take(number)
-                                work = self._answer(number, text, answer)
-                                running[number] = tasks.create_task(work)
+                                running[number] = tasks.create_task(answer_one(number, text))
                         for number in running.keys() - waiting.keys():
                             running.pop(number).cancel()  # the asker has gone, or it is answered
                 except StorageError as error:  # a full disk passes
                     _log.error("peers.not_read", error=str(error))
                 await asyncio.sleep(_POLL_INTERVAL)
 
-    async def _answer(self, number: int, text: str, answer: AnswerPeer) -> None:
-        """Answer one question. Never raises."""
-        try:
-            question = _QUESTION.validate_json(text)
-            # `call` does not check the path.
-            if len(question.origin.path) > MAX_HOPS or self._name in question.origin.path:
-                raise PeerRefused("the question has come in a circle, or through too many tendrils")
-            result = await answer(question)
-        except (ValidationError, PeerRefused) as error:
-            _log.warning("peers.refused", reason=type(error).__name__)
-            result = _FAILED
-        try:
-            await self._questions.answer(number, _ANSWER.dump_json(result).decode())
-        except StorageError as error:  # the asker runs into its timeout
-            _log.error("peers.not_answered", error=str(error))
-
 
 class PeerTools(ToolSource):
-    """The tool `ask_tendril` for the run of one question; left out while no tendril can be
-    asked."""
+    """The tool `ask_tendril` for the run of one question; left out while nobody can be asked."""
 
     def __init__(self, peers: PeerService, origin: Origin) -> None:
         self._peers, self._origin = peers, origin

@@ -78,9 +78,7 @@ class PrivacyService:
 
     async def opt_in(self, who: Identity, network: str = "") -> bool:
         """Log a person again; return False if the opt-out under their nick is somebody else's.
-
-        Raises StorageError.
-        """
+        Raises StorageError."""
         return await self._log.opt_outs.remove(network or self._log.network, who)
 
     async def count(self, person: Person) -> KeptRecords:
@@ -114,12 +112,8 @@ class PrivacyService:
         await self._log.chat_log.flush()  # or lines still in the queue would be missed
         await self._accounting.forget_names()  # also those that are in memory only
         gone = await forget(self._log.chat_log, person, self._config.data)
-        _log.info(
-            "privacy.forgotten",
-            network=person.network,
-            events=gone.events,
-            finished=gone.is_finished,
-        )
+        network, done = person.network, gone.is_finished
+        _log.info("privacy.forgotten", network=network, events=gone.events, finished=done)
         return gone
 
     async def redact(self, place: Place, msgid: str) -> None:
@@ -128,10 +122,8 @@ class PrivacyService:
         await remove_line(self._log.chat_log, place, msgid, self._config.data)
 
     async def finish_earlier(self) -> bool:
-        """Resume interrupted erasures; return False while something is left of one.
-
-        Raises StorageError.
-        """
+        """Resume interrupted erasures; return False while something is left of one. Raises
+        StorageError."""
         return await resume_erasures(log_address(self._config), self._config.data)
 
     async def run(self) -> None:

@@ -129,9 +129,7 @@ class ReminderService:
 
     async def parse_time(self, requester: Requester, text: str) -> tuple[ResolvedTime, str]:
         """Parse the time in a text, in the requester's time zone; return it and the remaining text.
-
-        Raises NotUnderstood.
-        """
+        Raises NotUnderstood."""
         return parse_time(text, self._clock.now(), await self.zone_of(requester))
 
     async def zone_of(self, requester: Requester) -> tzinfo:
@@ -141,15 +139,12 @@ class ReminderService:
     async def add(
         self, requester: Requester, time: ResolvedTime, text: str, *, asks: bool = False
     ) -> str:
-        """Store a reminder, or with `asks` a scheduled question; return the confirmation.
-
-        Raises NotUnderstood, worded for people: no text, a text that is too long, or too many.
-        """
+        """Store a reminder, or with `asks` a scheduled question; return the confirmation. Raises
+        NotUnderstood, worded for people: no text, a text that is too long, or too many."""
         if not text.strip():
             raise NotUnderstood("What shall I do then?" if asks else "What about?")
-        if asks and sum(each.asks for each in await self._kept.for_owner(requester.owner)) >= (
-            _MAX_QUESTIONS
-        ):
+        known = await self._kept.for_owner(requester.owner) if asks else ()
+        if sum(each.asks for each in known) >= _MAX_QUESTIONS:
             raise NotUnderstood(
                 f"You have scheduled {_MAX_QUESTIONS} questions already; cancel one first."
             )
@@ -171,9 +166,7 @@ class ReminderService:
             raise NotUnderstood("There are too many reminders already; cancel one first.")
         await self._schedule(kept)
         what, again = "do that" if asks else "remind you", ", and again each time" * bool(kept.rule)
-        if asks and not (
-            requester.is_admin and not kept.private
-        ):  # those of admins are the channel's
+        if asks and (kept.private or not requester.is_admin):  # those of admins are the channel's
             again += " that you are here" if kept.rule else ", or once you are back"
         return f"I will {what} on {_format_due(kept)}{again}. Its number is {kept.id}."
 
@@ -204,10 +197,9 @@ class ReminderService:
         """Return the reminders of the requester as text, one in each line, for people."""
         found = await self._kept.for_owner(requester.owner)
         lines = [
-            f"{reminder.id}:"
-            f" {_format_due(reminder)}{' (again and again)' if reminder.rule else ''}:"
-            f" {'to do: ' if reminder.asks else ''}{reminder.text}"
-            for reminder in found
+            f"{each.id}: {_format_due(each)}{' (again and again)' if each.rule else ''}:"
+            f" {'to do: ' if each.asks else ''}{each.text}"
+            for each in found
         ]
         return "\n".join(lines) or "You have no reminders."
 
@@ -247,30 +239,27 @@ class ReminderService:
         """Ask the scheduled questions that are due, until cancelled."""
 
         async def fire(job: Job) -> None:
-            await self._fire_question(job, ask)
+            # Retries go on for an hour or, for a question that is asked once, until its owner is
+            # back; then its next time is planned, if it has one.
+            reminder, now = await self._kept.get(job.payload["id"]), self._clock.now()
+            if reminder is None or reminder.due > now:
+                return  # a stale job: it was cancelled, or has moved on to a later time
+            outcome = await ask(reminder)
+            waits = outcome is RunOutcome.LATER and now - reminder.due < _RETRY_PERIOD
+            if outcome is RunOutcome.ABSENT and not reminder.rule:  # it is kept for its owner
+                waits = now - reminder.due < _DELIVERY_PERIOD
+            if waits:
+                await self._questions.postpone(job, now + _RETRY_DELAY)
+                return
+            _log.info("question.scheduled", reminder=reminder.id, outcome=outcome.value)
+            if outcome is RunOutcome.ENDED:
+                await self._kept.remove(reminder.id)
+            else:
+                await self._reschedule(reminder)
 
         # A second lock, as a worker is named after it, and takes back what runs under its name.
         lock = self._lock.with_stem(f"{self._lock.stem}-questions")
         await Worker(self._questions, {_QUESTION: fire}, self._clock, lock).run()
-
-    async def _fire_question(self, job: Job, ask: Ask) -> None:
-        """Ask a due question, with retries for an hour, or if it is asked once, until its owner is
-        back; then plan its next time, if it has one."""
-        reminder, now = await self._kept.get(job.payload["id"]), self._clock.now()
-        if reminder is None or reminder.due > now:
-            return  # a stale job: it was cancelled, or has moved on to a later time
-        outcome = await ask(reminder)
-        waits = outcome is RunOutcome.LATER and now - reminder.due < _RETRY_PERIOD
-        if outcome is RunOutcome.ABSENT and not reminder.rule:  # it is kept for its owner
-            waits = now - reminder.due < _DELIVERY_PERIOD
-        if waits:
-            await self._questions.postpone(job, now + _RETRY_DELAY)
-            return
-        _log.info("question.scheduled", reminder=reminder.id, outcome=outcome.value)
-        if outcome is RunOutcome.ENDED:
-            await self._kept.remove(reminder.id)
-        else:
-            await self._reschedule(reminder)
 
     async def _reschedule(self, reminder: Reminder) -> None:
         """Plan the next time of a recurring reminder; remove any other."""
@@ -288,19 +277,15 @@ class ReminderService:
         reminder = await self._kept.get(job.payload["id"])
         now = self._clock.now()
         if reminder is None or reminder.due > now:
-            return  # a stale job, as in `_fire_question`
+            return  # a stale job, as in `run_questions`
         is_late = now - reminder.due > _LATE_AFTER
         late = f", due on {_format_due(reminder)} while I was away" if is_late else ""
         pause = await self._say(reminder, f"reminder{late}: {reminder.text}")
         if pause and now - reminder.due < _DELIVERY_PERIOD:
             await self._jobs.postpone(job, now + pause)
             return
-        _log.info(
-            "reminder.said",
-            network=reminder.place.network,
-            reminder=reminder.id,
-            in_vain=pause is not None,
-        )
+        network, in_vain = reminder.place.network, pause is not None
+        _log.info("reminder.said", network=network, reminder=reminder.id, in_vain=in_vain)
         await self._reschedule(reminder)
 
 

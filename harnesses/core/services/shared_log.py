@@ -147,10 +147,8 @@ class TendrilLog:
         )
 
     async def search(self, words: str, room: str, *more: str, limit: int = 20) -> Sequence[Event]:
-        """Return the newest lines of these rooms that match the words, in order of time.
-
-        Raises StorageError.
-        """
+        """Return the newest lines of these rooms that match the words, in order of time. Raises
+        StorageError."""
         within = Query(scope=self._scope(room, *more), limit=limit)
         page = await self.chat_log.search(SearchQuery(text=words, within=within, order=Order.TIME))
         return [hit.event for hit in page.hits][::-1]

@@ -25,12 +25,7 @@ from harnesses.core.services.peers import (
 )
 from harnesses.core.services.question_tools import Door, question_tools
 from harnesses.core.services.reminders import Requester
-from harnesses.core.services.shared_log import (
-    LoggedLine,
-    conversation_name,
-    is_public,
-    room_name,
-)
+from harnesses.core.services.shared_log import LoggedLine, conversation_name, is_public, room_name
 from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.services import MediumServices
@@ -359,20 +354,17 @@ class Tendril(ABC):
     async def _answer_peers(self) -> None:
         """Answer the questions of other tendrils, and run the tools that MCP clients call, from
         the time this tendril is ready until cancelled."""
+        turns = self.turns
+
+        async def answer(question: PeerQuestion) -> PeerAnswer:
+            # Only `PeerService.ask` checks whether a tendril takes questions; `call` does not.
+            if question.tool:
+                return await run_offered(self.mcp_owners(question.origin.scope), question)
+            if not self.asked_about:
+                return PeerAnswer(f"{self.name} takes no questions", ok=False)
+            said = await turns.catch_errors(lambda: turns.take(self.request_from_peer(question)))
+            return PeerAnswer(said.text, said.ok, said.iterations, said.calls, sorted(said.quotes))
+
         if self.asked_about or self.status.mcp_tools:
             await self.status.became_ready.wait()
-            await self.peers.run(self._answer_peer)
-
-    async def _answer_peer(self, question: PeerQuestion) -> PeerAnswer:
-        """Answer a question from another tendril, on behalf of the person who asked it, or run the
-        tool that it calls. Never raises."""
-        # Only `PeerService.ask` checks whether a tendril takes questions; `call` does not.
-        if question.tool:
-            return await run_offered(self.mcp_owners(question.origin.scope), question)
-        if not self.asked_about:
-            return PeerAnswer(f"{self.name} takes no questions", ok=False)
-        turns = self.turns
-        result = await turns.catch_errors(lambda: turns.take(self.request_from_peer(question)))
-        return PeerAnswer(
-            result.text, result.ok, result.iterations, result.calls, sorted(result.quotes)
-        )
+            await self.peers.run(answer)

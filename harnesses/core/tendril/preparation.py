@@ -219,8 +219,7 @@ class Pseudonyms:
         return blake2b(text.encode(), key=self._key, digest_size=8).hexdigest()
 
     def _key_of(self, day: date) -> bytes:
-        """Return the key of a day, from its file, which is written now if it has none. Never raises
-        OSError."""
+        """Return the key of a day, from its file, which is written if it has none."""
         path = self._folder / f"{self._name}-{day.isoformat()}.key"
         try:
             make_folder(self._folder)

@@ -52,8 +52,7 @@ class MediumServices:
     async def open(
         cls, resources: Resources, say_reminder: SayReminder
     ) -> AsyncIterator[MediumServices]:
-        """Open the log and the outbox, and create the services. Raises StorageError and
-        ConfigError."""
+        """Open the log and outbox, create the services. Raises StorageError and ConfigError."""
         name, clock, database = resources.name, resources.clock, resources.database
         config, agent = resources.configuration.config, resources.configuration.agent
         async with AsyncExitStack() as opened:
@@ -96,14 +95,6 @@ class MediumServices:
         """True while PostgreSQL cannot be reached."""
         return self.log.database.is_away or self.outbox.database.is_away
 
-    def _own_gauges(self, data: Path) -> dict[str, float]:
-        """Return the gauges of every tendril: the lines that are not stored yet, and the seconds
-        since the last `terrarium backup`, if there was one."""
-        gauges: dict[str, float] = {"log_queue": self.log.chat_log.waiting}
-        with suppress(OSError):
-            gauges["backup_age_seconds"] = time.time() - (data / BACKUP_MARK).stat().st_mtime
-        return gauges
-
     def background(self, resources: Resources, turns: Turns) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield what runs in the background of every tendril, until cancelled."""
 
@@ -114,16 +105,18 @@ class MediumServices:
             await send_heartbeats(resources.client, resources.name, heartbeat)
 
         def heartbeat() -> Heartbeat:
+            gauges: dict[str, float] = {"log_queue": self.log.chat_log.waiting}
+            with suppress(OSError):  # there was no `terrarium backup` yet
+                gauges["backup_age_seconds"] = time.time() - (data / BACKUP_MARK).stat().st_mtime
+            trouble = self.log.chat_log.trouble or status.disk_trouble
             return Heartbeat(
                 state=status.state,
                 tools=turns.own_tools,
                 pending=turns.pending,
                 tokens_today=resources.accounting.today(),
                 counters=self.metrics.counters,
-                gauges=self.metrics.gauges | self._own_gauges(data),
-                disk_trouble=bool(
-                    self.log.chat_log.trouble or status.disk_trouble or self.is_database_away
-                ),
+                gauges=self.metrics.gauges | gauges,
+                disk_trouble=bool(trouble) or self.is_database_away,
             )
 
         yield status.renew()

@@ -206,8 +206,7 @@ class AccessMonitor:
 
 
 def report(data: Path, name: str) -> StatusReport | None:
-    """Return the last report of the process `name`, or None if there is none or it is
-    incomplete."""
+    """Return the last report of the process `name`, None if there is none or it is incomplete."""
     path = data / "run" / f"{name}.json"
     try:
         # Inode, time and size identify a version: the file is replaced, or overwritten in place.
@@ -233,8 +232,7 @@ def askable(data: Path) -> dict[str, str]:
 
 
 def reports(data: Path) -> list[StatusReport]:
-    """Return the last report of every process that ever ran on this data folder, sorted by
-    name."""
+    """Return the last report of every process that ever ran on this data folder, by name."""
     names = sorted(path.stem for path in (data / "run").glob("*.json"))
     return [found for name in names if (found := report(data, name))]
 

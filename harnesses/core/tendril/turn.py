@@ -263,10 +263,8 @@ class ConversationQueue:
         return self.is_busy + len(self._waiting) + self.arriving
 
     async def enter(self, question: Question, joins: bool) -> bool:
-        """Wait for the turn of `question`; return False if it joined another or was stopped.
-
-        After True the caller must call `leave`.
-        """
+        """Wait for the turn of `question`; return False if it joined another or was stopped. After
+        True the caller must call `leave`."""
         return await self.wait(self.place(question, joins))
 
     def place(self, question: Question, joins: bool) -> Waiting:
@@ -303,10 +301,8 @@ class ConversationQueue:
     async def run(
         self, work: Coroutine[Any, Any, TurnResult], keeps: bool = True
     ) -> TurnResult | None:
-        """Run `work`, which must not raise; return its result, or None if it was stopped.
-
-        It is not to be remembered if `keeps` is False.
-        """
+        """Run `work`, which must not raise; return its result, or None if it was stopped. It is not
+        to be remembered if `keeps` is False."""
         self.keeps = keeps
         # A task of its own: `stop` then cancels the work, and not the caller with it. The group
         # also waits for what `spawn` has started, so that the next turn begins after it.

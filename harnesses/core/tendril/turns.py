@@ -14,12 +14,7 @@ import structlog
 from harnesses.core.services.peers import PeerService
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.responder import Responder
-from harnesses.core.tendril.turn import (
-    NO_REPLY,
-    ConversationQueue,
-    TurnRequest,
-    TurnResult,
-)
+from harnesses.core.tendril.turn import NO_REPLY, ConversationQueue, TurnRequest, TurnResult
 from llm.client.client import RequestOptions
 from llm.memory.room import RoomMemory
 from llm.messages.errors import ModelError
@@ -163,19 +158,13 @@ class Turns:
         """Return what is read from a sentence to us: its kind, and what that asks for. `people` are
         the nicks of those present. Never raises, except when cancelled."""
         resources = self._resources
-        around = Surroundings(
-            resources.clock.now(), resources.configuration.agent.zone, speaker, people
-        )
-        return await resources.reader.read(
-            text, RequestOptions(f"{resources.name}/reading"), around
-        )
+        zone = resources.configuration.agent.zone
+        around = Surroundings(resources.clock.now(), zone, speaker, people)
+        options = RequestOptions(f"{resources.name}/reading")
+        return await resources.reader.read(text, options, around)
 
     async def _finish(
-        self,
-        request: TurnRequest,
-        result: TurnResult,
-        queue: ConversationQueue,
-        memory: RoomMemory,
+        self, request: TurnRequest, result: TurnResult, queue: ConversationQueue, memory: RoomMemory
     ) -> TurnResult:
         """Deliver an answer, and remember the turn if it was delivered."""
 
@@ -184,6 +173,17 @@ class Turns:
             asked = request.log_window.pending_event if request.log_window else None
             if result.quotes and asked and (answered := await asked.wait_visible()):
                 await self._log.add_quotes(answered, result.quotes)
+
+        async def remember() -> None:
+            try:
+                # The flag is read under the lock that `clear` and `drop` take, so that nothing can
+                # be written after they have deleted.
+                async with queue.memory:
+                    if result.ok and result.remember and queue.keeps:
+                        await result.remember()
+                        await memory.after_turn()
+            except StorageError as error:  # the person has the answer all the same
+                _log.error("turn.not_kept", error=str(error))
 
         await self._log_errors(link_quotes())
         if request.deliver:
@@ -194,13 +194,12 @@ class Turns:
                 return replace(result, text=FAILED, ok=False) if is_delivered is None else result
         # Shielded, because the person has the answer: a tendril that is just then stopping must
         # not forget a turn that the person refers to later.
-        await await_shielded(asyncio.ensure_future(_remember(result, queue, memory)))
+        await await_shielded(asyncio.ensure_future(remember()))
         if result.on_delivered:
             await self._log_errors(result.on_delivered())
         return result
 
     async def _log_errors(self, work: Awaitable[T]) -> T | None:
-        """Return the result of `work`, or None if it fails; the error is logged."""
         try:
             return await work
         except StorageError as error:
@@ -272,16 +271,3 @@ class Turns:
             return max(0, len(turns) - COMPACTED)
         finally:
             queue.leave()
-
-
-async def _remember(result: TurnResult, queue: ConversationQueue, memory: RoomMemory) -> None:
-    """Store the turn, unless it failed, must not be remembered, or its conversation was cleared."""
-    try:
-        # The flag is read under the lock that `clear` and `drop` take, so that nothing can be
-        # written after they have deleted.
-        async with queue.memory:
-            if result.ok and result.remember and queue.keeps:
-                await result.remember()
-                await memory.after_turn()
-    except StorageError as error:  # the person has the answer all the same
-        _log.error("turn.not_kept", error=str(error))

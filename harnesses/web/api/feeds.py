@@ -16,13 +16,13 @@ from harnesses.core.permalinks import permalink, with_query
 from harnesses.web.app_state import AppStateDep
 from harnesses.web.queries import MAX_QUERY_CHARS, ChannelQuery, Nick
 from harnesses.web.rendering.text import plain_line, render_line, strip_formatting
-from storage.chat_log.event import SPOKEN, Event
+from storage.chat_log.event import SPOKEN
 from storage.chat_log.event_table import until_now
 from storage.search.models import Order, SearchQuery
 
 ATOM = "http://www.w3.org/2005/Atom"
 JSON_FEED = "https://jsonfeed.org/version/1.1"
-_MAX_TITLE_CHARS = 80  # characters of an entry's title
+_MAX_TITLE = 80  # characters of an entry's title
 # XML 1.0, section 2.2, forbids these and control characters, which `strip_formatting` removes.
 _NOT_IN_XML = re.compile("[\ufffe\uffff]")
 router = APIRouter(include_in_schema=False)
@@ -60,13 +60,13 @@ async def show_feed(
             {
                 "id": site + permalink(event),
                 "url": site + permalink(event),
-                "title": _title(event),
+                "title": line if len(line) <= _MAX_TITLE else line[: _MAX_TITLE - 1] + "…",
                 "content_html": str(render_line(event.text)),
                 "content_text": strip_formatting(event.text),
                 "date_published": event.time.isoformat(),
                 "authors": [{"name": strip_formatting(event.nick)}],
             }
-            for event in events
+            for event, line in zip(events, map(plain_line, events), strict=True)
         ],
     }
     if path.endswith(".json"):
@@ -93,11 +93,6 @@ def _atom(feed: dict[str, Any]) -> bytes:
         Xml.SubElement(entry, "link", rel="alternate", href=item["url"])
         _add(entry, "content", item["content_html"]).set("type", "html")
     return bytes(Xml.tostring(root, encoding="utf-8", xml_declaration=True))
-
-
-def _title(event: Event) -> str:
-    line = plain_line(event)
-    return line if len(line) <= _MAX_TITLE_CHARS else line[: _MAX_TITLE_CHARS - 1] + "…"
 
 
 def _add(parent: Xml.Element, name: str, text: str = "") -> Xml.Element:

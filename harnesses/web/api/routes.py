@@ -56,7 +56,7 @@ _PROBLEMS_OF_STREAMS: dict[int | str, dict[str, object]] = {
     for status, problem in _PROBLEMS.items()
 }
 _SEMANTIC_PROBLEMS: dict[int | str, dict[str, object]] = {
-    503: {"model": ErrorEnvelope, "description": "lines cannot be searched by meaning now"},
+    503: {"model": ErrorEnvelope, "description": "lines cannot be searched by meaning now"}
 }
 router = APIRouter(prefix="/api", tags=["log"], responses=_PROBLEMS)
 health = APIRouter(tags=["health"])

@@ -26,8 +26,7 @@ _MAX_REPEATS = 8  # the most recent wrong tokens of an address, which count only
 
 
 def address_of(request: Request) -> str:
-    """Return the client's IPv4 address, or its IPv6 /64 network, as the key of delays and rate
-    limits."""
+    """Return the client's IPv4 address or IPv6 /64 network, the key of delays and rate limits."""
     host = request.client.host if request.client else ""
     try:
         address = ipaddress.ip_address(host)
@@ -82,17 +81,12 @@ class LoginDelays:
         if wait := self.wait(address):
             is_guessed = opened is None or len(token) < GOOD_SECRET_LENGTH
             return wait if is_guessed else 0.0
-        self._record(address, token, opened)
-        return 0.0
-
-    def _record(self, address: str, token: str, opened: Scope | None) -> None:
-        # The token with full access resets the address.
         if opened is not None:
-            # A restricted token does not reset it, or whoever has one could guess at the full one
-            # and reset the count in between.
+            # The token with full access resets the address. A restricted token does not, or whoever
+            # has one could guess at the full one and reset the count in between.
             if opened.places is None:
                 self._failures.pop(address, None)
-            return
+            return 0.0
         failures = self._failures.setdefault(address, _Failures())
         self._failures.move_to_end(address)
         tried = sha256(token.encode()).digest()  # short, and discloses no mistyped token
@@ -101,3 +95,4 @@ class LoginDelays:
             failures.count, failures.last = failures.count + 1, self._clock()
             if len(self._failures) > _MAX_ADDRESSES:
                 self._failures.popitem(last=False)
+        return 0.0

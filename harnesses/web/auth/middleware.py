@@ -7,7 +7,7 @@ from http import HTTPStatus
 from urllib.parse import quote, urlencode
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -44,9 +44,7 @@ class SecurityMiddleware:
     `request.state`; it adds `HEADERS` to each response."""
 
     def __init__(self, app: ASGIApp, tokens: AccessTokens, delays: LoginDelays) -> None:
-        self._app = app
-        self._tokens = tokens
-        self._delays = delays
+        self._app, self._tokens, self._delays = app, tokens, delays
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on; HEAD is passed on as GET."""
@@ -75,8 +73,7 @@ class SecurityMiddleware:
         await (refusal or self._app)(scope, receive, with_headers)
 
     async def _refusal(self, request: Request) -> Response | None:
-        """Return a response instead of passing the request on, else set its viewer and return
-        None."""
+        """Return a response instead of passing the request on, else None, with its viewer set."""
         if request.scope["path"].startswith(_CAPABILITY_PREFIX) and request.method in _SAFE_METHODS:
             return None
         # DNS rebinding: if another site's name resolves to 127.0.0.1, this site has the same origin
@@ -89,9 +86,19 @@ class SecurityMiddleware:
                 "Without a token this site answers only to loopback names such as localhost;"
                 " to use another name, set WEB_TOKEN.",
             )
-        if request.method not in _SAFE_METHODS and not _same_origin(request.headers):
-            return refuse(HTTPStatus.FORBIDDEN, "This must be sent from a page of this site.")
-        declared = request.headers.get("content-length", "")
+        headers = request.headers
+        if request.method not in _SAFE_METHODS:
+            # The protection against CSRF: headers must not show that a browser sent the request
+            # from another site. Programs send neither `Origin` nor `Sec-Fetch-Site`.
+            if (origin := headers.get("origin")) is None:
+                is_ours = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+            else:
+                scheme, _, host = origin.partition("://")
+                is_same = host.lower() == headers.get("host", "").lower()
+                is_ours = is_same and scheme in ("http", "https")
+            if not is_ours:
+                return refuse(HTTPStatus.FORBIDDEN, "This must be sent from a page of this site.")
+        declared = headers.get("content-length", "")
         if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
             return refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, TOO_LONG)
         # Not `request.url.path`: the scope's path is decoded, and its # would begin a fragment, so
@@ -182,15 +189,3 @@ def _with_query(request: Request, query: str) -> str:
     """Return the requested path, percent-encoded, with another query string."""
     path = quote(request.scope["path"])
     return f"{path}?{query}" if query else path
-
-
-def _same_origin(headers: Headers) -> bool:
-    """Return True unless the headers show that a browser sent the request from another site.
-
-    This is the protection against CSRF. Programs send neither `Origin` nor `Sec-Fetch-Site`.
-    """
-    origin = headers.get("origin")
-    if origin is None:
-        return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
-    scheme, _, host = origin.partition("://")
-    return scheme in ("http", "https") and host.lower() == headers.get("host", "").lower()

@@ -120,9 +120,7 @@ class AccessTokens:
 
     async def log_out(self, request: Request, response: Response) -> None:
         """End the login of a browser on the server, which invalidates copies of its cookie, too.
-
-        Raises Unavailable.
-        """
+        Raises Unavailable."""
         if cookie := request.cookies.get(COOKIE):
             await self._logins.end(cookie)
         response.delete_cookie(COOKIE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from importlib import import_module
 from importlib.util import find_spec
@@ -93,9 +93,15 @@ class McpEndpoint:
             if session := headers.get(_SESSION):
                 await self._handle(self._manager.handle_request, session, scope, receive, send)
             else:
-                # By protocols before 2026-07-28 the first message of a client names no version.
-                opening = send if _VERSION in headers else _with_session(send)
-                await self._manager.handle_request(scope, receive, opening)
+
+                async def send_named(message: Message) -> None:
+                    # By protocols before 2026-07-28 the first message of a client names no version;
+                    # the client gets an id, which its later messages repeat.
+                    if message["type"] == "http.response.start" and _VERSION not in headers:
+                        MutableHeaders(scope=message)[_SESSION] = token_hex(16)
+                    await send(message)
+
+                await self._manager.handle_request(scope, receive, send_named)
 
     async def _handle(
         self, handle: ASGIApp, session: str, scope: Scope, receive: Receive, send: Send
@@ -118,7 +124,10 @@ class McpEndpoint:
             await send(message)
 
         call = None
-        match _parse(b"".join(each.get("body", b"") for each in received)):
+        body: object = None
+        with suppress(ValueError, RecursionError):
+            body = json.loads(b"".join(each.get("body", b"") for each in received))
+        match body:
             case {
                 "method": "notifications/cancelled",
                 "params": {"requestId": str() | int() as of},
@@ -139,22 +148,3 @@ class McpEndpoint:
             if not is_begun:
                 await send({"type": "http.response.start", "status": 202, "headers": []})
             await send({"type": "http.response.body", "body": b""})
-
-
-def _parse(body: bytes) -> object:
-    """Return a message, None if it is no JSON."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _with_session(send: Send) -> Send:
-    """Return `send` so that it gives the client an id, which its later messages repeat."""
-
-    async def send_named(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            MutableHeaders(scope=message)[_SESSION] = token_hex(16)
-        await send(message)
-
-    return send_named

@@ -97,19 +97,13 @@ async def complete(
         is_address = isinstance(params.ref, types.ResourceTemplateReference)
         values = [each.place.channel if is_address else str(each.place) for each in found]
     elif argument.name == "date":
-        place = next((e.place for e in found if known.get("channel") in _names(str(e.place))), None)
+        wanted, places = known.get("channel"), [each.place for each in found]
+        place = next((each for each in places if wanted in (str(each), each.channel)), None)
         days = await log.read(statistics.days, in_place(scope, place)) if place else ()
         values = [str(day.date) for day in reversed(days)]
     fitting = [each for each in values if argument.value.lower() in each.lower()]
     return types.CompleteResult(
         completion=types.Completion(
-            values=fitting[:_MAX_VALUES],
-            total=len(fitting),
-            has_more=len(fitting) > _MAX_VALUES,
+            values=fitting[:_MAX_VALUES], total=len(fitting), has_more=len(fitting) > _MAX_VALUES
         )
     )
-
-
-def _names(place: str) -> Sequence[str]:
-    """Return the names by which a channel is meant: with its network and without."""
-    return place, place.partition("/")[2]

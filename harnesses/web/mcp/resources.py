@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from urllib.parse import quote, unquote
@@ -74,7 +75,14 @@ async def read_resource(log: ChatLog, scope: Scope, uri: str) -> types.ReadResou
     events: list[Event] = []
     more = False
     if uri.startswith(_DAY_PREFIX):
-        events, more = await _day(log, scope, uri.removeprefix(_DAY_PREFIX))
+        network, _, rest = uri.removeprefix(_DAY_PREFIX).partition("/")
+        channel, _, day = rest.rpartition("/")
+        query, within = in_place(scope, Place(unquote(network), unquote(channel))), None
+        with suppress(ValueError, OverflowError):  # no date
+            begin = datetime.combine(date.fromisoformat(day), time(), UTC)
+            within = replace(query, since=begin, until=begin + timedelta(days=1))
+        if within:
+            events, more = await page_of(log, within, _MAX_LINES, newest=False)
     elif uri.startswith(_LINE_PREFIX):
         number = uri.removeprefix(_LINE_PREFIX)
         # `int` accepts more: digits of other scripts, and numbers too large for the database.
@@ -94,18 +102,3 @@ async def read_resource(log: ChatLog, scope: Scope, uri: str) -> types.ReadResou
         uri=uri, mime_type="text/plain", text="".join(f"{line}\n" for line in lines)
     )
     return types.ReadResourceResult(contents=[text])
-
-
-async def _day(log: ChatLog, scope: Scope, path: str) -> tuple[list[Event], bool]:
-    """Return the first lines of the day `NETWORK/CHANNEL/DATE`, and whether there are more;
-    none for an invalid path."""
-    network, _, rest = path.partition("/")
-    channel, _, day = rest.rpartition("/")
-    try:
-        begin = datetime.combine(date.fromisoformat(day), time(), UTC)
-        end = begin + timedelta(days=1)
-    except (ValueError, OverflowError):
-        return [], False
-    query = in_place(scope, Place(unquote(network), unquote(channel)))
-    within = replace(query, since=begin, until=end)
-    return await page_of(log, within, _MAX_LINES, newest=False)

@@ -36,22 +36,18 @@ Context = ServerRequestContext[Any, Request]
 
 def create_server(state: AppState, bus: SubscriptionBus) -> Server[Any]:
     """Return the server over the components in `state`; each request has its viewer's scope.
-
-    Clients that subscribe to them get the events of `bus`.
-    """
+    Clients that subscribe to them get the events of `bus`."""
 
     def toolbox_of(context: Context) -> Toolbox:
-        """Return the tools of the viewer: without a token only those that read the log, none that
-        ask the model."""
+        """Return the viewer's tools: without a token none that ask the model."""
         request = context.request
         assert request is not None
         viewer = viewer_of(request)
         base = state.site_url(request)
         owners: list[object] = [McpLogTools(state.retrieval, viewer.scope, base)]
         if viewer.is_authenticated:
-            address = address_of(request)
             owners += [
-                AskTool(state.chat, viewer.scope, address, state.questions),
+                AskTool(state, viewer.scope, address_of(request)),
                 *state.tendril.mcp_owners(viewer.scope),
                 TendrilTools(state.tendril.peers, state.tendril.name, state.data, viewer.scope),
             ]
@@ -61,11 +57,28 @@ def create_server(state: AppState, bus: SubscriptionBus) -> Server[Any]:
         assert context.request is not None
         return viewer_of(context.request).scope
 
+    async def list_tools(context: Context, _: object) -> types.ListToolsResult:
+        toolbox = toolbox_of(context)
+        tools = [
+            types.Tool(
+                name=(function := schema["function"])["name"],
+                title=function["name"].replace("_", " ").capitalize(),
+                description=function["description"],
+                input_schema=function["parameters"],
+                output_schema=toolbox.result_schema(function["name"]),
+                annotations=types.ToolAnnotations(
+                    read_only_hint=toolbox.options(function["name"]).reads
+                ),
+            )
+            for schema in toolbox.schemas()
+        ]
+        return types.ListToolsResult(tools=tools)
+
     return Server(
         "terrarium",
         version=version("terrarium"),
         instructions=_INSTRUCTIONS,
-        on_list_tools=lambda context, _: _list_tools(toolbox_of(context)),
+        on_list_tools=list_tools,
         on_call_tool=lambda context, params: _call(toolbox_of(context), context, params),
         on_list_resources=lambda context, _: list_days(state.log, scope_of(context)),
         on_list_resource_templates=list_templates,
@@ -77,23 +90,6 @@ def create_server(state: AppState, bus: SubscriptionBus) -> Server[Any]:
         on_completion=lambda context, params: complete(state.log, scope_of(context), params),
         on_subscriptions_listen=ListenHandler(bus),
     )
-
-
-async def _list_tools(toolbox: Toolbox) -> types.ListToolsResult:
-    tools = [
-        types.Tool(
-            name=(function := schema["function"])["name"],
-            title=function["name"].replace("_", " ").capitalize(),
-            description=function["description"],
-            input_schema=function["parameters"],
-            output_schema=toolbox.result_schema(function["name"]),
-            annotations=types.ToolAnnotations(
-                read_only_hint=toolbox.options(function["name"]).reads
-            ),
-        )
-        for schema in toolbox.schemas()
-    ]
-    return types.ListToolsResult(tools=tools)
 
 
 async def announce_tools(state: AppState, bus: SubscriptionBus) -> None:
@@ -108,27 +104,23 @@ async def announce_tools(state: AppState, bus: SubscriptionBus) -> None:
         await asyncio.sleep(_TOOLS_PAUSE)
 
 
-async def _report_progress(context: Context) -> None:
-    """Tell a client that has asked for it every few seconds that its call is running, so that it
-    does not give up."""
-    for count in itertools.count(1):
-        await asyncio.sleep(_PROGRESS_PAUSE)
-        seconds = count * _PROGRESS_PAUSE
-        await context.session.report_progress(seconds, message=f"{seconds:g} s so far")
-
-
 async def _call(
     toolbox: Toolbox, context: Context, params: types.CallToolRequestParams
 ) -> types.CallToolResult:
-    """Run a tool; its ToolError becomes an error result, for the model to read.
-
-    Raises MCPError for an unknown tool.
-    """
+    """Run a tool; its ToolError becomes an error result, for the model to read. Raises MCPError for
+    an unknown tool."""
     if params.name not in toolbox.names():
         names = ", ".join(toolbox.names())
         raise MCPError(types.INVALID_PARAMS, f"no such tool; there are: {names}")
     seconds = toolbox.options(params.name).timeout or TOOL_TIMEOUT
-    reporting = asyncio.create_task(_report_progress(context))
+
+    async def report_progress() -> None:  # so that a client that has asked for it does not give up
+        for count in itertools.count(1):
+            await asyncio.sleep(_PROGRESS_PAUSE)
+            so_far = count * _PROGRESS_PAUSE
+            await context.session.report_progress(so_far, message=f"{so_far:g} s so far")
+
+    reporting = asyncio.create_task(report_progress())
     try:
         result = await toolbox.run(params.name, json.dumps(params.arguments or {}), seconds)
     except ToolError as error:

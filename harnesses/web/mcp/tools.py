@@ -21,12 +21,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from harnesses.core.errors import PeerRefused
-from harnesses.core.rate_limit import TokenBuckets
 from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, PeerService
 from harnesses.core.tendril.status import ProcessState, reports
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
-from harnesses.web.app_state import TOO_FAST
-from harnesses.web.chat_service import VISITOR, ChatService
+from harnesses.web.app_state import TOO_FAST, AppState
+from harnesses.web.chat_service import VISITOR, answer_visitor
 from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
 from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import Tool, ToolError, ToolOptions, ToolSource, tool
@@ -86,10 +85,8 @@ class McpLogTools:
     `base`, the URL of the site."""
 
     def __init__(self, retrieval: Retrieval, scope: Scope, base: str) -> None:
-        self._log = retrieval.log
-        self._retrieval = retrieval
-        self._scope = scope
-        self._base = base
+        self._log, self._retrieval = retrieval.log, retrieval
+        self._scope, self._base = scope, base
 
     @tool(reads=True, mcp=True)
     async def channels(self) -> ChannelList:
@@ -146,8 +143,7 @@ class McpLogTools:
             Field(description="from this time on: ISO 8601 with a time zone, or a date"),
         ] = None,
         until: Annotated[
-            Moment | None,
-            Field(description="before this time: ISO 8601 with zone, or a date"),
+            Moment | None, Field(description="before this time: ISO 8601 with zone, or a date")
         ] = None,
         before_id: Annotated[Id, Field(description="only lines before this one; 0: all")] = 0,
         after_id: Annotated[
@@ -157,22 +153,15 @@ class McpLogTools:
     ) -> ReadLines:
         """Read lines of the chat log in order of time: the newest that fit, or those that follow
         `since` or `after_id`."""
-        query = await self._query(
-            channel,
-            nick,
-            since=since,
-            until=until,
-            before_id=before_id or None,
-            after_id=after_id or None,
-        )
+        ids = {"before_id": before_id or None, "after_id": after_id or None}
+        query = await self._query(channel, nick, since=since, until=until, **ids)
         newest = bool(before_id) or not (since or after_id)
         # `more` is decided before the lines of people who have opted out are removed, so there may
         # be fewer than `limit` lines although it is true.
         events, more = await page_of(self._log, query, limit, newest=newest)
         shown = await self._log.shown_to_model(events)
-        return ReadLines(
-            lines=[LogMessage.from_event(each, self._base) for each in shown], more=more
-        )
+        lines = [LogMessage.from_event(each, self._base) for each in shown]
+        return ReadLines(lines=lines, more=more)
 
     @tool(reads=True, mcp=True)
     async def who(
@@ -186,12 +175,11 @@ class McpLogTools:
         events = await self._log.shown_to_model(await self._log.find(query))
         lines = Counter(event.nick for event in events)
         last = {event.nick: event.time for event in events}  # chronological: the last one wins
-        return RecentSpeakers(
-            people=[
-                RecentSpeaker(nick=nick, lines=count, last=last[nick])
-                for nick, count in lines.most_common(_MAX_PEOPLE)
-            ]
-        )
+        people = [
+            RecentSpeaker(nick=nick, lines=count, last=last[nick])
+            for nick, count in lines.most_common(_MAX_PEOPLE)
+        ]
+        return RecentSpeakers(people=people)
 
     async def _query(self, channel: str, nick: str, **narrowed: object) -> Query:
         """Return the query for the lines on a channel, "" for all. Raises ToolError for one without
@@ -214,16 +202,10 @@ class ConversationAnswer(BaseModel):
 
 
 class AskTool:
-    """The owner of the tool `ask`, by which a client asks `chat` within `scope`.
+    """The owner of the tool `ask`, by which the client at an `address` asks within `scope`."""
 
-    `questions` limits the rate per client address.
-    """
-
-    def __init__(
-        self, chat: ChatService, scope: Scope, address: str, questions: TokenBuckets
-    ) -> None:
-        self._chat, self._scope = chat, scope
-        self._address, self._questions = address, questions
+    def __init__(self, state: AppState, scope: Scope, address: str) -> None:
+        self._state, self._scope, self._address = state, scope, address
 
     @tool(mcp=True, timeout=_ASK_TIMEOUT)
     async def ask(
@@ -231,16 +213,13 @@ class AskTool:
         question: Annotated[str, Field(min_length=1, max_length=4000)],
         conversation: Annotated[
             str,
-            Field(
-                max_length=32,
-                description="`conversation` of an earlier answer, to continue it",
-            ),
+            Field(max_length=32, description="`conversation` of an earlier answer, to continue it"),
         ] = "",
     ) -> ConversationAnswer:
         """Ask Terrarium, a language model that can look into the chat log. It takes a while."""
         if conversation and not _CONVERSATION.fullmatch(conversation):
             raise ToolError("conversation: leave it out, or pass that of an earlier answer")
-        if not self._questions.try_acquire(self._address):
+        if not self._state.questions.try_acquire(self._address):
             raise ToolError(TOO_FAST)
         conversation = conversation or secrets.token_hex(16)
         # The name depends on the scope: a client with another one that knows the id gets a
@@ -252,7 +231,8 @@ class AskTool:
         async def ignore(_text: str) -> None:
             """Discard a piece of the answer: the result of an MCP tool is not streamed."""
 
-        result = await self._chat.ask(name, question, self._scope, self._address, ignore)
+        tendril, address = self._state.tendril, self._address
+        result = await answer_visitor(tendril, name, question, self._scope, address, ignore)
         if not result.ok:
             raise ToolError(result.text or "there is no answer: the question was stopped")
         return ConversationAnswer(answer=result.text, conversation=conversation)

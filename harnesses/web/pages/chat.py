@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from harnesses.web.app_state import TOO_FAST, AppStateDep, ScopeDep, require_token
 from harnesses.web.auth.login_delays import address_of
 from harnesses.web.auth.middleware import MAX_IMAGE_CHARS, refuse, see_other
+from harnesses.web.chat_service import answer_visitor
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import keep, page
 from llm.messages.message import Image
@@ -69,10 +70,16 @@ async def show_chat(
     if len(about) <= _LONGEST_URL and about.startswith(("http://", "https://")):
         words = selected.strip()[:_LONGEST_SELECTION]
         draft = f"About {about}:\n\n“{words}”\n\n" if words else f"What does {about} say?"
+    turns = await state.tendril.conversations.turns(_name(conversation)) if conversation else ()
+    # Without the tool calls between a question and its answer.
+    said = [
+        [str(message.get("content") or "") for message in (turn.messages[0], turn.messages[-1])]
+        for turn in turns
+    ]
     response = page(
         request,
         "chat.html",
-        said=await state.chat.history(_name(conversation)) if conversation else [],
+        said=said,
         draft=draft,
         bookmarklet=f"javascript:{quote(script)}",
     )
@@ -96,8 +103,8 @@ async def ask(
         async def on_text(piece: str) -> None:
             await write({"text": piece})
 
-        name = _name(conversation)
-        reply = await state.chat.ask(name, question.text, scope, address, on_text, image)
+        name, text = _name(conversation), question.text
+        reply = await answer_visitor(state.tendril, name, text, scope, address, on_text, image)
         await write({"html": answer_html(reply.text), "ok": reply.ok})
 
     response = StreamedAnswer(answer)

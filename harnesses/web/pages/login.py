@@ -82,10 +82,8 @@ async def choose_zone(request: Request) -> Response:
 
 
 async def _read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a URL-encoded form; the last one wins if a name is repeated.
-
-    Raises HTTPException 413 for a long body.
-    """
+    """Return the fields of a URL-encoded form; the last one wins if a name is repeated. Raises
+    HTTPException 413 for a long body."""
     body = await request.body()
     if len(body) > _MAX_FORM_BYTES:
         raise HTTPException(413, "That is too long for this form.")

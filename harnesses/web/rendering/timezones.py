@@ -38,23 +38,19 @@ def _require_zone(name: str) -> str:
 ZoneName = Annotated[str, AfterValidator(_require_zone), Field(max_length=100)]
 
 
-def zone_of(request: Request) -> ZoneInfo:
-    """Return the zone in the query (`tz`), else in the cookie, else UTC; unknown names are
-    ignored."""
+def zone_of(
+    request: Request,
+    tz: Annotated[ZoneName | None, Query(description="IANA name of a time zone")] = None,
+) -> ZoneInfo:
+    """Return the zone in the query (`tz`, which FastAPI validates), else in the cookie, else UTC;
+    unknown names are ignored."""
     for name in (request.query_params.get("tz"), request.cookies.get(COOKIE)):
         if name and name in zone_names():
             return ZoneInfo(name)
     return UTC
 
 
-def _zone(
-    request: Request,
-    tz: Annotated[ZoneName | None, Query(description="IANA name of a time zone")] = None,
-) -> ZoneInfo:
-    return zone_of(request)
-
-
-ZoneDep = Annotated[ZoneInfo, Depends(_zone)]
+ZoneDep = Annotated[ZoneInfo, Depends(zone_of)]
 Day = Annotated[date, Field(ge=_FIRST_DAY, le=_LAST_DAY)]
 
 

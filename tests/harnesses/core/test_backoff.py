@@ -13,9 +13,12 @@ class Clock:
         return self.now
 
 
-def test_waits_double_up_to_the_longest() -> None:
+def test_waits_double_up_to_the_longest_with_jitter_or_longer_if_asked() -> None:
     backoff = Backoff(0.5, 30)
     assert [backoff.delay() for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    backoff = Backoff(4, 6, jitter=lambda: 1.0)
+    assert [backoff.delay(), backoff.delay()] == [5, 6]
+    assert Backoff(1, 30).delay(at_least=10) == 10
 
 
 def test_what_ran_long_enough_begins_anew_and_what_did_not_goes_on() -> None:
@@ -37,12 +40,3 @@ def test_time_that_passes_while_nothing_runs_does_not_count_as_sound() -> None:
     backoff.delay()
     clock.now += 600
     assert backoff.delay() == 2
-
-
-def test_jitter_lengthens_a_wait_by_a_quarter_but_never_over_the_longest() -> None:
-    backoff = Backoff(4, 6, jitter=lambda: 1.0)
-    assert [backoff.delay(), backoff.delay()] == [5, 6]
-
-
-def test_a_wait_can_be_asked_to_be_longer() -> None:
-    assert Backoff(1, 30).delay(at_least=10) == 10

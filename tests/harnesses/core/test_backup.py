@@ -24,6 +24,12 @@ from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
 
+async def told(words: str, *command: str, cwd: Path, status: int = 1, **environment: str) -> None:
+    """The command ends with this status, and says these words to whoever typed it."""
+    done = await terrarium(*command, cwd=cwd, **environment)
+    assert (done.status, words in done.err) == (status, True), done.err
+
+
 def said(data: Path) -> set[str]:
     """What people said, by the log in `data`."""
     with closing(connect(data / "irc.db")) as file:
@@ -42,23 +48,16 @@ async def test_a_backup_has_all_that_was_said_when_it_began_and_only_its_owner_r
             await alice.say(ROOM, f"line {number}")
         await alice.say(ROOM, ".ping")
         await alice.expect("pong")
-        made = await terrarium("backup", str(copy), "--data", str(data), cwd=tmp_path)
-        assert made.status == 0, made.err
-        second = await terrarium("backup", str(copy), "--data", str(data), cwd=tmp_path)
-        assert (second.status, "is there already" in second.err) == (1, True)
-        running = await terrarium("restore", str(copy), "--data", str(data), cwd=tmp_path)
-        assert running.status == 1
-        assert "stop everything" in running.err
+        await told("", "backup", "copy", cwd=tmp_path, status=0)
+        await told("is there already", "backup", "copy", cwd=tmp_path)
+        await told("stop everything", "restore", "copy", cwd=tmp_path)
     assert {path.name for path in copy.iterdir()} >= {"irc.db", "backup.json", "personas"}
     assert not [path for path in copy.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
-    back = await terrarium("restore", str(copy), "--data", str(again), cwd=tmp_path)
-    assert back.status == 0, back.err
+    await told("", "restore", "copy", "--data", "again", cwd=tmp_path, status=0)
     assert said(again) >= {f"line {number}" for number in range(20)}
     assert (again / "personas" / "pirate.md").read_text() == "You are a pirate."
-    taken = await terrarium("restore", str(copy), "--data", str(again), cwd=tmp_path)
-    assert (taken.status, "--force" in taken.err) == (1, True)
-    forced = await terrarium("restore", str(copy), "--force", "--data", str(again), cwd=tmp_path)
-    assert forced.status == 0
+    await told("--force", "restore", "copy", "--data", "again", cwd=tmp_path)
+    await told("", "restore", "copy", "--force", "--data", "again", cwd=tmp_path, status=0)
 
 
 @pytest.mark.process
@@ -67,17 +66,15 @@ async def test_a_damaged_backup_restores_nothing(tmp_path: Path) -> None:
     async with alice_in(data, NOBODY) as (alice, _):
         await alice.say(ROOM, ".ping")
         await alice.expect("pong")
-    await terrarium("backup", str(copy), "--data", str(data), cwd=tmp_path)
+    await terrarium("backup", "copy", cwd=tmp_path)
     whole = (copy / "irc.db").read_bytes()
     (copy / "irc.db").write_bytes(whole[:-1] + b"?")
-    done = await terrarium("restore", str(copy), "--data", str(again), cwd=tmp_path)
-    assert (done.status, "damaged" in done.err) == (1, True)
+    await told("damaged", "restore", "copy", "--data", "again", cwd=tmp_path)
     (copy / "irc.db").write_bytes(whole)
     manifest = json.loads((copy / "backup.json").read_text())
     manifest["files"]["../evil"] = "0"
     (copy / "backup.json").write_text(json.dumps(manifest))
-    done = await terrarium("restore", str(copy), "--data", str(again), cwd=tmp_path)
-    assert (done.status, "outside" in done.err) == (1, True)
+    await told("outside", "restore", "copy", "--data", "again", cwd=tmp_path)
     assert not list(again.rglob("*.db"))
 
 
@@ -99,14 +96,11 @@ def row(path: Path) -> str:
         return str(file.execute("SELECT text FROM kept").fetchone()[0])
 
 
-async def test_the_log_outside_the_data_folder_is_the_one_that_is_backed_up(
-    tmp_path: Path,
-) -> None:
+async def test_the_log_outside_the_data_folder_is_the_one_that_is_backed_up(tmp_path: Path) -> None:
     kept(tmp_path / "elsewhere" / "log.db", "the log")
     kept(tmp_path / "data" / "irc.db", "an older one")
     path = {"DB_PATH": str(tmp_path / "elsewhere" / "log.db")}
-    refused = await terrarium("backup", "copy", cwd=tmp_path, **path)
-    assert (refused.status, "data/irc.db is not the log" in refused.err) == (1, True)
+    await told("data/irc.db is not the log", "backup", "copy", cwd=tmp_path, status=1, **path)
     (tmp_path / "data" / "irc.db").unlink()
     made = await terrarium("backup", "copy", cwd=tmp_path, **path)
     assert (made.status, row(tmp_path / "copy" / "irc.db")) == (0, "the log")
@@ -120,17 +114,17 @@ async def test_the_log_outside_the_data_folder_is_the_one_that_is_backed_up(
 async def test_nothing_that_writes_starts_during_a_restore(tmp_path: Path, command: str) -> None:
     (tmp_path / "weechat.log").write_text("")
     with hold_stopped(tmp_path / "data", "terrarium restore"):
-        done = await terrarium(*command.split(), cwd=tmp_path, MODEL_UPSTREAM="http://127.0.0.1:9")
-    assert (done.status, "`terrarium restore` already runs" in done.err) == (78, True)
+        words, settings = "`terrarium restore` already runs", {"MODEL_UPSTREAM": NOBODY}
+        await told(words, *command.split(), cwd=tmp_path, status=78, **settings)
     assert not list((tmp_path / "data").glob("*.db"))
 
 
 async def test_nothing_is_restored_beside_a_tendril_or_an_agent_server(tmp_path: Path) -> None:
     kept(tmp_path / "data" / "web.db", "new")
     await terrarium("backup", "copy", cwd=tmp_path)
+    restore = ("restore", "copy", "--force")
     with hold_lock(tmp_path / "data", "web", "terrarium run web"):
-        beside = await terrarium("restore", "copy", "--force", cwd=tmp_path)
-    assert (beside.status, "`terrarium run web` (process" in beside.err) == (1, True)
+        await told("`terrarium run web` (process", *restore, cwd=tmp_path)
     port = free_port()
     # Its model cannot be reached; it listens all the same.
     settings = {"SERVER_PORT": str(port), "MODEL_UPSTREAM": f"http://127.0.0.1:{free_port()}"}
@@ -141,12 +135,10 @@ async def test_nothing_is_restored_beside_a_tendril_or_an_agent_server(tmp_path:
                     await http.get(f"http://127.0.0.1:{port}/health")
                     break
                 await asyncio.sleep(0.05)
-        beside = await terrarium("restore", "copy", "--force", cwd=tmp_path)
+        await told("`terrarium server` (process", *restore, cwd=tmp_path)
         server.send_signal(signal.SIGTERM)
         await server.communicate()
-    assert (beside.status, "`terrarium server` (process" in beside.err) == (1, True)
-    after = await terrarium("restore", "copy", "--force", cwd=tmp_path)
-    assert after.status == 0, after.err
+    await told("", *restore, cwd=tmp_path, status=0)
 
 
 async def test_a_restore_leaves_the_old_database_whole_until_the_new_one_is_there(
@@ -158,26 +150,23 @@ async def test_a_restore_leaves_the_old_database_whole_until_the_new_one_is_ther
         path.unlink()
     kept(tmp_path / "data" / "web.db", "old")
     (tmp_path / "old.db").hardlink_to(tmp_path / "data" / "web.db")
-    done = await terrarium("restore", "copy", "--force", cwd=tmp_path)
-    assert done.status == 0, done.err
+    await told("", "restore", "copy", "--force", cwd=tmp_path, status=0)
     assert (row(tmp_path / "data" / "web.db"), row(tmp_path / "old.db")) == ("new", "old")
 
 
 @pytest.mark.slow
 async def test_what_was_restored_goes_on_where_the_backup_was_made(tmp_path: Path) -> None:
-    data, copy = tmp_path / "data", tmp_path / "copy"
+    data = tmp_path / "data"
     data.mkdir()
     async with ScriptedOpenAI() as script:
         async with up(data, script) as running:
             script.say("Noted.")
             await answered(running.irc_port, "ada", "Noted.")
-            made = await terrarium("backup", str(copy), "--data", str(data), cwd=tmp_path)
-            assert made.status == 0, made.err
+            await told("", "backup", "copy", cwd=tmp_path, status=0)
             running.process.send_signal(signal.SIGINT)
             assert await running.ended() == 0
         await asyncio.to_thread(data.rename, tmp_path / "lost")
-        back = await terrarium("restore", str(copy), "--data", str(data), cwd=tmp_path)
-        assert back.status == 0, back.err
+        await told("", "restore", "copy", cwd=tmp_path, status=0)
         assert ".terrarium tell me a story" in said(data)
         async with up(data, script) as running:
             script.say("And again.")

@@ -20,8 +20,8 @@ from storage.db.process_lock import hold_lock
 from storage.log import ChatLog
 from storage.memory.conversations import Conversations, Turn
 from storage.transfer import ROWS_PER_BATCH
-from tests.kit.command import begun, line_with, terrarium
-from tests.kit.postgres import PostgresServer, postgres_database, postgres_server
+from tests.kit.command import Done, begun, line_with, terrarium
+from tests.kit.postgres import postgres_database, postgres_server
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 LINES = 4 * ROWS_PER_BATCH
@@ -59,6 +59,13 @@ async def exported(folder: Path, **environment: str) -> str:
     return done.out
 
 
+async def migrated(folder: Path, to: str, status: int = 0, **environment: str) -> Done:
+    """Move everything to `to`, by the command."""
+    done = await terrarium("storage", "migrate", "--to", to, cwd=folder, **environment)
+    assert done.status == status, done.err
+    return done
+
+
 async def test_killed_in_the_middle_it_begins_again_and_the_export_is_the_same_there_and_back(
     tmp_path: Path,
 ) -> None:
@@ -70,19 +77,16 @@ async def test_killed_in_the_middle_it_begins_again_and_the_export_is_the_same_t
             await line_with(process.stderr, line)
             process.kill()
             await process.wait()
-    there = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
-    assert there.status == 0, there.err
+    there = await migrated(tmp_path, url)
     assert "copied irc, web to PostgreSQL database" in there.out
     assert await exported(tmp_path, STORAGE_URL=url) == before
     assert await turns(PostgresSchema(url, "web")) == await turns(data / "web.db")
-    async with begun(
-        "storage", "migrate", "--to", "back", cwd=tmp_path, STORAGE_URL=url
-    ) as process:
+    to_files = ("storage", "migrate", "--to", "back")
+    async with begun(*to_files, cwd=tmp_path, STORAGE_URL=url) as process:
         await line_with(process.stderr, "irc: events, 4,000")
         process.kill()
         await process.wait()
-    back = await terrarium("storage", "migrate", "--to", "back", cwd=tmp_path, STORAGE_URL=url)
-    assert back.status == 0, back.err
+    await migrated(tmp_path, "back", STORAGE_URL=url)
     again = await terrarium("logs", "export", "--private", "--data", "back", cwd=tmp_path)
     assert again.out == before
     assert await turns(tmp_path / "back" / "web.db") == await turns(data / "web.db")
@@ -94,8 +98,7 @@ async def test_nothing_is_copied_beside_a_running_process(tmp_path: Path) -> Non
     url = postgres_database()
 
     async def refusal() -> str:
-        beside = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
-        assert beside.status == 1
+        beside = await migrated(tmp_path, url, 1)
         assert "stop everything, and run the same command again" in beside.err
         assert "copied" not in beside.err
         return beside.err
@@ -113,21 +116,18 @@ async def test_a_process_elsewhere_that_uses_the_database_is_noticed(tmp_path: P
     url = postgres_database()
     async with Database.open(PostgresSchema(url, "irc")) as database:
         await ChatLog(database).add([said(1)])
-        done = await terrarium("storage", "migrate", "--to", "files", cwd=tmp_path, STORAGE_URL=url)
-    assert done.status == 1
+        done = await migrated(tmp_path, "files", 1, STORAGE_URL=url)
     assert "a process somewhere uses PostgreSQL database" in done.err
-    done = await terrarium("storage", "migrate", "--to", "files", cwd=tmp_path, STORAGE_URL=url)
-    assert done.status == 0, done.err
+    await migrated(tmp_path, "files", STORAGE_URL=url)
 
 
 async def test_what_cannot_be_moved_is_told_with_what_to_do(tmp_path: Path) -> None:
     url = postgres_database()
     nothing, files, twice = await asyncio.gather(
-        terrarium("storage", "migrate", "--to", url, cwd=tmp_path),
-        terrarium("storage", "migrate", "--to", "elsewhere", cwd=tmp_path),
-        terrarium("storage", "migrate", "--to", url, cwd=tmp_path, STORAGE_URL=url),
+        migrated(tmp_path, url, 1),
+        migrated(tmp_path, "elsewhere", 1),
+        migrated(tmp_path, url, 1, STORAGE_URL=url),
     )
-    assert [nothing.status, files.status, twice.status] == [1, 1, 1]
     assert "there is nothing to copy in data" in nothing.err
     assert "--to takes a URL: postgresql://USER@HOST/DATABASE" in files.err
     assert "everything is in PostgreSQL already" in twice.err
@@ -142,21 +142,16 @@ async def write_again(address: Address, number: int) -> None:
 async def test_there_and_back_and_there_again_overwrites_nothing(tmp_path: Path) -> None:
     url, data = postgres_database(), tmp_path / "data"
     await write_again(PostgresSchema(url, "irc"), 0)
-    back = await terrarium("storage", "migrate", "--to", "data", cwd=tmp_path, STORAGE_URL=url)
-    assert back.status == 0, back.err
+    await migrated(tmp_path, "data", STORAGE_URL=url)
     await write_again(data / "irc.db", 1)
-    refused = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
-    assert refused.status == 1
-    assert "has something else in it already; name an empty place" in refused.err
+    taken = await migrated(tmp_path, url, 1)
+    assert "has something else in it already; name an empty place" in taken.err
     new = postgres_database()
-    there = await terrarium("storage", "migrate", "--to", new, cwd=tmp_path)
-    assert there.status == 0, there.err
-    back = await terrarium("storage", "migrate", "--to", "files", cwd=tmp_path, STORAGE_URL=new)
-    assert back.status == 0, back.err
+    await migrated(tmp_path, new)
+    back = await migrated(tmp_path, "files", STORAGE_URL=new)
     assert "move the old irc.db with -wal and -shm files out of data, then" in back.out
     assert "all files of files into data and start again" in back.out
-    again = await terrarium("storage", "migrate", "--to", "files", cwd=tmp_path, STORAGE_URL=new)
-    assert again.status == 0, again.err
+    await migrated(tmp_path, "files", STORAGE_URL=new)
 
 
 UNUSABLE = 78  # the exit status where somebody has to do something first
@@ -181,12 +176,10 @@ async def before(tmp_path: Path) -> AsyncIterator[str]:
     assert await exported(tmp_path) == text
 
 
-async def test_a_database_that_has_something_in_it_is_left_as_it_is(
-    tmp_path: Path, before: str
-) -> None:
+@pytest.mark.usefixtures("before")
+async def test_a_database_that_has_something_in_it_is_left_as_it_is(tmp_path: Path) -> None:
     url = postgres_database()
-    async with Database.open(PostgresSchema(url, "irc")) as database:
-        await ChatLog(database).add([said(1)])
+    await write_again(PostgresSchema(url, "irc"), 1)
     assert "has something else in it already; name an empty place" in await refused(tmp_path, url)
     assert (await exported(tmp_path, STORAGE_URL=url)).count("\n") == 1
 
@@ -235,17 +228,12 @@ async def test_postgresql_that_is_cut_off_in_the_middle_is_told_and_nothing_is_l
         url = server.create("target")
         async with begun("storage", "migrate", "--to", url, cwd=tmp_path) as process:
             await line_with(process.stderr, line)
-            _cut_off(server)
+            server.kill()
+            await asyncio.to_thread(server.start)
             _, err = await process.communicate()
         if process.returncode:  # else what it was doing could be done again
             *_, sentence = err.decode().strip().splitlines()
             assert sentence.startswith("terrarium: ")
             assert AGAIN in sentence
-        done = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
-        assert done.status == 0, done.err
+        await migrated(tmp_path, url)
         assert await exported(tmp_path, STORAGE_URL=url) == before
-
-
-def _cut_off(server: PostgresServer) -> None:
-    server.kill()
-    server.start()

@@ -43,15 +43,14 @@ async def test_a_channel_gets_the_text_through_the_outbox_once(tmp_path: Path) -
     assert (message.place, message.text) == (Place("irc", "#c"), "first")
 
 
-async def test_a_file_grows_and_says_which_job_wrote_when(tmp_path: Path) -> None:
+async def test_a_file_grows_and_says_which_job_wrote_when_and_one_that_cannot_is_named(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "new folder" / "digest.txt"
     await FileDelivery(path).deliver(result("héllo"))
     await FileDelivery(path).deliver(result("again"))
     head = "# digest, 2026-05-01T09:00:00+00:00\n\n"
     assert path.read_text(encoding="utf-8") == f"{head}héllo\n\n{head}again\n\n"
-
-
-async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file, not a folder")
     with pytest.raises(Undeliverable, match="taken"):
         await FileDelivery(tmp_path / "taken" / "digest.txt").deliver(result("x"))
@@ -74,17 +73,12 @@ class Hook:
         return Response(status_code=self._statuses.pop(0))
 
 
-async def test_a_webhook_gets_job_time_and_text_as_json() -> None:
-    hook = Hook(204)
+async def test_a_webhook_gets_json_and_is_tried_again_with_the_same_key() -> None:
+    hook = Hook(503, 429, 204)
     async with serving(hook.app()) as url:
         await WebhookDelivery(f"{url}/hook").deliver(result("héllo"))
-    assert hook.bodies == [{"job": "digest", "time": "2026-05-01T09:00:00+00:00", "text": "héllo"}]
-
-
-async def test_a_webhook_that_fails_is_tried_again_with_the_same_key() -> None:
-    hook = Hook(503, 429, 200)
-    async with serving(hook.app()) as url:
-        await WebhookDelivery(f"{url}/hook").deliver(result("héllo"))
+    body = {"job": "digest", "time": "2026-05-01T09:00:00+00:00", "text": "héllo"}
+    assert hook.bodies == [body] * 3
     assert hook.keys == ["cron/digest/2026-05-01T09:00:00+00:00"] * 3
 
 
@@ -98,7 +92,6 @@ async def test_a_refusal_is_not_tried_again_and_the_address_stays_secret() -> No
 
 
 async def test_an_address_where_nobody_listens_is_given_up_in_the_end() -> None:
+    nobody = f"http://127.0.0.1:{free_port()}/"
     with pytest.raises(Undeliverable, match="could not be reached"):
-        await WebhookDelivery(f"http://127.0.0.1:{free_port()}/", patience=0.5).deliver(
-            result("héllo")
-        )
+        await WebhookDelivery(nobody, patience=0.5).deliver(result("héllo"))

@@ -23,12 +23,9 @@ def section(**changes: object) -> CronSettings:
     return config(cron={"jobs": {"hello": JOB | changes}}).section(CronSettings)
 
 
-def test_a_job_needs_only_a_schedule_a_prompt_and_a_place() -> None:
+def test_a_job_needs_only_a_schedule_a_prompt_and_a_place_and_there_is_none_by_default() -> None:
     job = section().jobs["hello"]
     assert (job.timezone, job.log, job.hours) == ("UTC", None, 24)
-
-
-def test_there_are_no_jobs_by_default() -> None:
     assert config().section(CronSettings).jobs == {}
 
 
@@ -52,12 +49,9 @@ def test_a_bad_value_is_named_with_file_job_and_key(key: str, value: object, wor
     assert f"terrarium.toml: [cron] jobs.hello.{key}:" in str(caught.value)
 
 
-def test_an_unknown_key_of_a_job_is_named_with_the_nearest_known_one() -> None:
+def test_an_unknown_key_and_a_name_that_could_not_be_a_conversation_are_refused() -> None:
     with pytest.raises(ConfigError, match=r'jobs\.hello.*"shedule".*nearest.*"schedule"'):
         section(shedule="0 9 * * *")
-
-
-def test_a_job_name_that_could_not_be_a_conversation_is_refused() -> None:
     with pytest.raises(ConfigError, match="letters, digits"):
         config(cron={"jobs": {"a/b": JOB}}).section(CronSettings)
 

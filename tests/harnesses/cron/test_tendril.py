@@ -18,7 +18,7 @@ from harnesses.cron.tendril import CronTendril
 from storage.chat_log.event import PUBLIC, Place
 from storage.db.database import Database
 from storage.log import ChatLog, Query
-from storage.memory.conversations import Conversations
+from storage.memory.conversations import Conversations, Turn
 from storage.queues.jobs import Job, Jobs
 from storage.queues.outbox import Outbox, OutgoingMessage
 from storage.usage.usage import Spending
@@ -57,20 +57,32 @@ class World:
             with suppress(asyncio.CancelledError):
                 await running
 
-    async def at_nine(self, jobs: dict[str, Any], waiting: int = 1) -> None:
-        """Run the tendril until its jobs of nine o'clock are over."""
+    @asynccontextmanager
+    async def nine(self, jobs: dict[str, Any], waiting: int = 1) -> AsyncIterator[ManualClock]:
+        """A running tendril whose jobs of nine o'clock are over."""
         clock = ManualClock(START)
         async with self.cron(clock, jobs):
             await clock.asleep(waiting)
             await clock.set(NINE)
             await self.ran(clock)
+            yield clock
+
+    async def at_nine(self, jobs: dict[str, Any], waiting: int = 1) -> None:
+        """Run the tendril until its jobs of nine o'clock are over."""
+        async with self.nine(jobs, waiting):
+            pass
+
+    async def turns(self, job: str) -> list[Turn]:
+        async with Database.open(self.data / "cron.db") as database:
+            return await Conversations(database).turns(f"cron/{job}")
+
+    def shown(self, number: int = 0) -> str:
+        """The last message of a request to the model."""
+        return str(self.model.requests[number]["messages"][-1]["content"])
 
     async def said(self, *texts: str, time: datetime, own: bool = False) -> None:
         """Lines in the log of the IRC tendril."""
-        async with (
-            Database.open(self.data / "irc.db") as database,
-            ChatLog.open(database) as log,
-        ):
+        async with Database.open(self.data / "irc.db") as database, ChatLog.open(database) as log:
             nick = "Terra" if own else "alice"
             for text in texts:
                 log.append(event(text, channel=HOME.channel, time=time, nick=nick, own=own))
@@ -124,7 +136,7 @@ async def test_a_job_runs_at_its_time_and_its_text_goes_into_the_outbox(world: W
         await world.ran(clock)
     (message,) = await world.outbox()
     assert (message.place, message.text) == (HOME, "Good morning.")
-    assert "Greet the channel." in world.model.requests[0]["messages"][-1]["content"]
+    assert "Greet the channel." in world.shown()
     assert world.model.headers[0]["x-priority"] == "background"
     assert world.model.headers[0]["x-session-id"] == "cron/cron/hello"
     assert "x-person" not in world.model.headers[0]
@@ -137,8 +149,8 @@ async def test_a_job_with_a_review_delivers_the_better_text(world: World) -> Non
     await world.at_nine({"hello": job(review=True)})
     (message,) = await world.outbox()
     assert message.text == "Good morning."
+    (turn,) = await world.turns("hello")
     async with Database.open(world.data / "cron.db") as database:
-        (turn,) = await Conversations(database).turns("cron/hello")
         spent = await Spending(database).by_purpose(date.min, date.max)
     assert turn.messages[-1]["content"] == "Good morning."
     assert (spent["job"].requests, spent["review"].requests) == (1, 3)
@@ -203,10 +215,9 @@ async def test_the_digest_shows_the_lines_of_the_last_hours_with_our_answers(wor
     await world.said("Terra: what is decided?", time=NINE - timedelta(minutes=2))
     await world.said("memory.high=3G", time=NINE - timedelta(minutes=1), own=True)
     await world.at_nine({"digest": job(log="#terrarium")})
-    shown = world.model.requests[0]["messages"][-1]["content"]
-    assert "<alice> Terra: what is decided?" in shown
-    assert "<Terra> memory.high=3G\n</irc_logs>" in shown
-    assert "too old" not in shown
+    assert "<alice> Terra: what is decided?" in world.shown()
+    assert "<Terra> memory.high=3G\n</irc_logs>" in world.shown()
+    assert "too old" not in world.shown()
 
 
 async def test_a_digest_has_all_lines_that_fit(world: World) -> None:
@@ -214,23 +225,17 @@ async def test_a_digest_has_all_lines_that_fit(world: World) -> None:
     lines = [f"line {number}" for number in range(700)]
     await world.said(*lines, time=NINE - timedelta(hours=30))
     await world.at_nine({"digest": job(log="#terrarium", hours=48)})
-    shown = world.model.requests[0]["messages"][-1]["content"]
-    assert "<alice> line 0\n" in shown
-    assert "<alice> line 699\n" in shown
+    assert "<alice> line 0\n" in world.shown()
+    assert "<alice> line 699\n" in world.shown()
 
 
 async def test_the_first_line_after_a_digest_is_in_the_next_one(world: World) -> None:
     await world.said("of yesterday", time=NINE - timedelta(hours=2))
-    clock = ManualClock(START)
-    async with world.cron(clock, {"digest": job(log="#terrarium")}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    async with world.nine({"digest": job(log="#terrarium")}) as clock:
         await world.said("of today", time=NINE + timedelta(hours=1))
         await clock.set(NINE + DAY)
         await world.ran(clock, NINE + 2 * DAY)
-    shown = world.model.requests[1]["messages"][-1]["content"]
-    assert "<alice> of today" in shown
+    assert "<alice> of today" in world.shown(1)
 
 
 async def test_a_digest_is_stored_with_the_lines_that_it_quotes(world: World) -> None:
@@ -244,9 +249,7 @@ async def test_a_digest_is_stored_with_the_lines_that_it_quotes(world: World) ->
     assert [each.text for each in found] == [text]
 
 
-async def test_nothing_is_delivered_about_a_channel_where_only_we_have_spoken(
-    world: World,
-) -> None:
+async def test_nothing_is_delivered_about_a_channel_where_only_we_have_spoken(world: World) -> None:
     await world.said("yesterday's digest", time=NINE - timedelta(hours=2), own=True)
     await world.at_nine({"digest": job(log="#terrarium")})
     assert world.model.requests == []
@@ -264,15 +267,10 @@ async def test_a_model_that_is_away_is_asked_again_until_it_answers(world: World
     assert [message.text for message in await world.outbox()] == ["At last."]
 
 
-async def test_after_an_hour_without_an_answer_the_job_waits_for_its_next_time(
-    world: World,
-) -> None:
+async def test_after_an_hour_without_an_answer_a_job_waits_for_its_next_time(world: World) -> None:
     for _ in range(40):
         world.model.fail(400, "not now")
-    clock = ManualClock(START)
-    async with world.cron(clock, {"hello": job()}):
-        await clock.asleep()
-        await clock.set(NINE)
+    async with world.nine({"hello": job()}) as clock:
         for attempt in range(9):
             await world.ran(clock)
             assert len(world.model.requests) == attempt + 1
@@ -288,12 +286,7 @@ async def test_after_an_hour_without_an_answer_the_job_waits_for_its_next_time(
 async def test_a_text_that_cannot_be_delivered_is_written_once_and_ends_dead(world: World) -> None:
     (taken := world.data / "taken").write_text("a file where a folder should be")
     world.model.say("The digest.")
-    clock = ManualClock(START)
-    jobs = {"one": job(deliver="file:taken/x.txt")}
-    async with world.cron(clock, jobs):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    async with world.nine({"one": job(deliver="file:taken/x.txt")}) as clock:
         taken.unlink()
         await clock.advance(timedelta(seconds=15))
         await world.ran(clock)
@@ -310,10 +303,7 @@ async def test_a_dead_delivery_that_is_retried_delivers_the_text_that_was_writte
     low, high = '{"score": 4, "faults": "It rambles."}', '{"score": 9, "faults": ""}'
     world.model.say("Well, the pump.").say(low).say("The pump is mended.").say(high)
     jobs = {"digest": job(log="#terrarium", review=True, deliver="file:taken/x.txt")}
-    clock = ManualClock(START)
-    async with world.cron(clock, jobs):
-        await clock.asleep()
-        await clock.set(NINE)
+    async with world.nine(jobs) as clock:
         for attempt in range(9):
             await world.ran(clock)
             await clock.advance(timedelta(seconds=15 * 2**attempt))
@@ -332,11 +322,7 @@ async def test_a_dead_delivery_that_is_retried_delivers_the_text_that_was_writte
 
 async def test_a_forgotten_text_is_not_delivered(world: World) -> None:
     (taken := world.data / "taken").write_text("a file where a folder should be")
-    clock = ManualClock(START)
-    async with world.cron(clock, {"one": job(deliver="file:taken/x.txt")}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    async with world.nine({"one": job(deliver="file:taken/x.txt")}) as clock:
         async with Database.open(world.data / "cron.db") as database:
             await Conversations(database).clear("cron/one")
         taken.unlink()
@@ -347,11 +333,7 @@ async def test_a_forgotten_text_is_not_delivered(world: World) -> None:
 
 
 async def test_after_three_days_of_sleep_a_job_runs_once_and_then_at_its_time(world: World) -> None:
-    clock = ManualClock(START)
-    async with world.cron(clock, {"hello": job()}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    async with world.nine({"hello": job()}) as clock:
         await clock.set(NINE + 3 * DAY + timedelta(hours=2))  # the machine was suspended
         await world.ran(clock, NINE + 4 * DAY)
         assert len(await world.outbox()) == 2
@@ -391,24 +373,16 @@ async def test_one_job_that_fails_leaves_the_others_alone(world: World) -> None:
 
 async def test_each_job_remembers_its_own_conversation(world: World) -> None:
     world.model.say("First.").say("Second.")
-    clock = ManualClock(START)
-    async with world.cron(clock, {"hello": job()}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    async with world.nine({"hello": job()}) as clock:
         await clock.set(NINE + DAY)
         await world.ran(clock, NINE + 2 * DAY)
     contents = [message["content"] for message in world.model.requests[1]["messages"]]
     assert "First." in contents
-    async with Database.open(world.data / "cron.db") as database:
-        assert len(await Conversations(database).turns("cron/hello")) == 2
+    assert len(await world.turns("hello")) == 2
 
 
 async def test_a_crash_before_the_run_was_noted_does_not_say_it_twice(world: World) -> None:
-    async with world.cron(clock := ManualClock(START), {"hello": job()}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    await world.at_nine({"hello": job()})
     async with Database.open(world.data / "cron.db") as database:
         await database.execute("UPDATE schedule SET last_run = last_run - 86400000000")
     async with world.cron(clock := ManualClock(NINE), {"hello": job()}):
@@ -424,11 +398,8 @@ async def test_a_job_searches_the_log_of_its_channel_and_sees_how_the_processes_
     await world.said("it rains", time=NINE - timedelta(hours=2))
     world.model.call("system_status", {}).call("search_log", {"query": "pump"}).say("Done.")
     await world.at_nine({"digest": job(log="#terrarium")})
-    results = [
-        message["content"]
-        for message in world.model.requests[-1]["messages"]
-        if message["role"] == "tool"
-    ]
+    messages = world.model.requests[-1]["messages"]
+    results = [message["content"] for message in messages if message["role"] == "tool"]
     assert "cron: ready, " in results[0]
     assert "digest" not in results[0]
     assert "<alice> the pump is mended" in results[1]

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 from harnesses.logs.formats import FORMATS, detect
 from harnesses.logs.grammar import DayChange, Ignored, Parsed, ParsedLine
-from harnesses.logs.reading import (
-    ImportOptions,
-    PathInfo,
-    parse_path,
-    read_log,
-)
+from harnesses.logs.reading import ImportOptions, PathInfo, parse_path, read_log
 from storage.chat_log.event import Event
 from tests.kit.log_samples import SAMPLES
 

@@ -10,9 +10,10 @@ import pytest
 
 from tests.kit.browser import chromium, running_browser
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.scripted_server import script
 from tests.kit.web_site import WebSite, excerpt, web_site
 
-__all__ = ["chromium", "running_browser"]
+__all__ = ["chromium", "running_browser", "script"]
 
 
 @pytest.fixture
@@ -26,13 +27,6 @@ async def site(tmp_path: Path) -> AsyncIterator[WebSite]:
 async def filled(tmp_path: Path) -> AsyncIterator[WebSite]:
     """A site with the lines of `excerpt`."""
     async with web_site(tmp_path, events=excerpt()) as found:
-        yield found
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedOpenAI]:
-    """The model of `chat`."""
-    async with ScriptedOpenAI() as found:
         yield found
 
 

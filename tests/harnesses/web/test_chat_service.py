@@ -29,7 +29,7 @@ async def chat_page(site: WebSite, conversation: str) -> str:
         return (await http.get("/chat")).text
 
 
-async def test_an_answer_comes_in_pieces_and_then_formatted(
+async def test_an_answer_comes_in_pieces_and_then_formatted_or_is_one_human_sentence(
     script: ScriptedOpenAI, chat: WebSite
 ) -> None:
     script.say("Two **frogs**.")
@@ -40,6 +40,11 @@ async def test_an_answer_comes_in_pieces_and_then_formatted(
     question = script.requests[0]["messages"][-1]
     assert question["role"] == "user"
     assert question["content"].endswith("what is new?")
+    script.fail(400, "no such model: /secret/path")
+    (last,) = await ask(chat.http, "hello?")
+    assert last["ok"] is False
+    assert "/secret/path" not in last["html"]
+    assert "hello?" not in (await chat.http.get("/chat")).text
 
 
 async def test_a_body_that_is_too_long_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
@@ -61,7 +66,7 @@ async def test_a_body_that_is_too_long_is_refused_before_it_is_parsed(tmp_path: 
         assert answer.status_code == 422  # short enough to be read
 
 
-async def test_each_browser_has_a_conversation_of_its_own(
+async def test_each_browser_has_a_conversation_of_its_own_that_can_be_forgotten(
     script: ScriptedOpenAI, chat: WebSite
 ) -> None:
     async with httpx2.AsyncClient(base_url=chat.url, timeout=PATIENCE) as other:
@@ -71,6 +76,12 @@ async def test_each_browser_has_a_conversation_of_its_own(
         assert "I keep newts" in str(script.requests[1]["messages"])
         assert "newts" not in str(script.requests[2]["messages"])
         assert "newts" not in (await other.get("/chat")).text
+    await ask(chat.http, "I keep newts")
+    before = chat.http.cookies["terrarium_chat"]
+    answer = await chat.http.post("/chat/forget")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/chat")
+    assert chat.http.cookies["terrarium_chat"] != before
+    assert "newts" not in await chat_page(chat, before)
 
 
 async def test_a_conversation_is_there_again_after_a_restart(tmp_path: Path) -> None:
@@ -83,15 +94,6 @@ async def test_a_conversation_is_there_again_after_a_restart(tmp_path: Path) -> 
             page = await chat_page(site, conversation)
             assert "what do &lt;newts&gt; like?" in page
             assert "<code>moss</code>" in page
-
-
-async def test_a_conversation_can_be_forgotten(script: ScriptedOpenAI, chat: WebSite) -> None:
-    await ask(chat.http, "I keep newts")
-    before = chat.http.cookies["terrarium_chat"]
-    answer = await chat.http.post("/chat/forget")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/chat")
-    assert chat.http.cookies["terrarium_chat"] != before
-    assert "newts" not in await chat_page(chat, before)
 
 
 async def test_the_model_can_search_the_public_logs_and_no_private_one(tmp_path: Path) -> None:
@@ -107,16 +109,6 @@ async def test_the_model_can_search_the_public_logs_and_no_private_one(tmp_path:
         assert result["role"] == "tool"
         assert "djtansey" in result["content"]
         assert "my secret" not in result["content"]
-
-
-async def test_a_model_that_is_away_gives_one_human_sentence(
-    script: ScriptedOpenAI, chat: WebSite
-) -> None:
-    script.fail(400, "no such model: /secret/path")
-    (last,) = await ask(chat.http, "hello?")
-    assert last["ok"] is False
-    assert "/secret/path" not in last["html"]
-    assert "hello?" not in (await chat.http.get("/chat")).text
 
 
 async def test_a_reader_that_leaves_stops_the_generation(

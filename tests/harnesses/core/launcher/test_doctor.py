@@ -44,18 +44,12 @@ async def test_the_database_is_checked_and_the_files_are_left_alone(tmp_path: Pa
     assert "written by a newer Terrarium (version 9999" in line
 
 
-async def test_a_database_that_is_away_is_told(tmp_path: Path) -> None:
+async def test_a_database_that_is_away_or_of_another_role_is_told_with_what_to_do(
+    tmp_path: Path,
+) -> None:
     with postgres_server(durable=False) as server:
         url = server.create("target")
         assert (await database_line(tmp_path, url)).startswith("ok database ")
-    line = await database_line(tmp_path, url)
-    assert line.startswith("problem database ")
-    assert "start PostgreSQL, or correct STORAGE_URL ([storage] url)" in line
-
-
-async def test_a_role_that_does_not_own_the_database_is_told_what_to_do(tmp_path: Path) -> None:
-    with postgres_server(durable=False) as server:
-        url = server.create("target")
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE ROLE guest LOGIN")
         guest = url.replace("terrarium@", "guest@")
@@ -66,6 +60,9 @@ async def test_a_role_that_does_not_own_the_database_is_told_what_to_do(tmp_path
         assert done.status == 1
         assert "permission denied" in done.err
         assert "ALTER DATABASE ... OWNER TO" in done.err
+    line = await database_line(tmp_path, url)
+    assert line.startswith("problem database ")
+    assert "start PostgreSQL, or correct STORAGE_URL ([storage] url)" in line
 
 
 SERVERS = {name: {"command": ["server"], "tendrils": ["irc", "web"]} for name in ("time", "git")}

@@ -30,7 +30,9 @@ def agent(**tables: dict[str, Any]) -> AgentSettings:
     return with_agent_address(config(**tables)).section(AgentSettings)
 
 
-def test_by_default_everything_runs_here_with_an_irc_server_of_our_own() -> None:
+def test_by_default_everything_runs_here_else_the_tendrils_that_are_named_and_what_they_need() -> (
+    None
+):
     plan = LaunchPlan.from_config(config())
     assert names(plan) == ["server", "ircd", "irc", "web", "cron"]
     assert environment(plan, "irc") == {
@@ -41,6 +43,10 @@ def test_by_default_everything_runs_here_with_an_irc_server_of_our_own() -> None
     }
     assert plan.pull is not None
     assert plan.pull.command[-4:] == ("--data", "data", "--config", "terrarium.toml")
+    plan = LaunchPlan.from_config(config(up={"tendrils": ["web"]}))
+    assert names(plan) == ["server", "web"]
+    assert [need.variable for need in plan.ports] == ["SERVER_PORT", "WEB_PORT"]
+    assert "IRC" not in banner(plan)
 
 
 @pytest.mark.parametrize(
@@ -68,16 +74,11 @@ def test_a_server_named_in_the_environment_counts(monkeypatch: pytest.MonkeyPatc
     assert "ircd" not in names(LaunchPlan.from_config(config()))
 
 
-def test_only_the_tendrils_that_are_named_run_and_what_they_need() -> None:
-    plan = LaunchPlan.from_config(config(up={"tendrils": ["web"]}))
-    assert names(plan) == ["server", "web"]
-    assert [need.variable for need in plan.ports] == ["SERVER_PORT", "WEB_PORT"]
-    assert "IRC" not in banner(plan)
-
-
-def test_a_tendril_that_nobody_brings_is_named_with_those_there_are() -> None:
+def test_a_name_that_no_tendril_or_no_model_has_is_a_wrong_configuration() -> None:
     with pytest.raises(ConfigError, match=r'"wbe".*cron, irc, web'):
         LaunchPlan.from_config(config(up={"tendrils": "irc, wbe"}))
+    with pytest.raises(ConfigError, match='the nearest is "medium"'):
+        LaunchPlan.from_config(config(model={"path": "medum"}))
 
 
 @pytest.mark.parametrize("model", [{"path": "m.gguf"}, {"upstream": "http://127.0.0.1:1"}])
@@ -106,22 +107,16 @@ def test_the_welcome_is_one_line_that_begins_with_ready_and_then_what_to_type() 
     assert any(line.endswith("irssi -c 127.0.0.1") for line in rest)
     assert any(line.endswith("/join #den") for line in rest)
     assert any(line.endswith("!terrarium what is the capital of France?") for line in rest)
-
-
-def test_the_welcome_names_an_unusual_irc_port() -> None:
     assert "irssi -c 127.0.0.1 -p 7000" in banner(
         LaunchPlan.from_config(config(up={"irc_port": 7000}))
     )
 
 
-def test_commands_of_the_owner_ask_the_server_of_the_same_file_with_its_key() -> None:
+def test_commands_of_the_owner_ask_the_server_of_the_same_file_and_no_other_with_its_key() -> None:
     found = agent(server={"host": "0.0.0.0", "port": 9000, "admin_key": "k"})
     assert found.api_url == "http://127.0.0.1:9000"
     assert found.api_key is not None
     assert found.api_key.get_secret_value() == "k"
-
-
-def test_the_key_of_our_server_is_not_sent_to_another() -> None:
     found = agent(server={"admin_key": "k"}, agent={"api_url": "http://elsewhere.example"})
     assert (found.api_url, found.api_key) == ("http://elsewhere.example", None)
 
@@ -152,8 +147,3 @@ def test_where_it_cannot_be_had_all_go_on_with_the_built_in_one() -> None:
     assert "built-in" in plan.pull.command
     assert environment(plan, "server")["MODEL_PATH"] == "built-in"
     assert environment(plan, "irc")["IRC_SERVER"] == "127.0.0.1"
-
-
-def test_a_name_that_no_model_has_is_a_wrong_configuration() -> None:
-    with pytest.raises(ConfigError, match='the nearest is "medium"'):
-        LaunchPlan.from_config(config(model={"path": "medum"}))

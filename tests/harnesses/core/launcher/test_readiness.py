@@ -58,25 +58,15 @@ def card(**values: object) -> ModelCard:
     return ModelCard.model_validate({"id": "terra", "root": "terra", **values})
 
 
-BUILT_IN = card(
-    weights="SmolLM2-135M-Instruct.Q4_1",
-    parameters=134_515_008,
-    gpus=[],
-    better="small",
-    capabilities={"tools": "forced", "chooses_tools": False},
-)
-
-
-def test_the_built_in_model_says_what_it_lacks_and_which_command_helps() -> None:
-    assert describe_model(BUILT_IN) == (
-        "model SmolLM2-135M-Instruct (135M): short answers and quotes from the log; no tools, "
-        "no memory of its own. Better: terrarium model pull small, then MODEL_PATH=small"
-    )
-
-
 @pytest.mark.parametrize(
     ("values", "line"),
     [
+        (
+            {"weights": "SmolLM2-135M-Instruct.Q4_1", "parameters": 134_515_008, "gpus": [],
+             "better": "small", "capabilities": {"tools": "forced", "chooses_tools": False}},
+            "model SmolLM2-135M-Instruct (135M): short answers and quotes from the log; no tools, "
+            "no memory of its own. Better: terrarium model pull small, then MODEL_PATH=small",
+        ),
         (
             {"weights": "Qwen3-4B-Instruct-2507-Q4_K_M", "parameters": 4_022_468_096,
              "gpus": ["CUDA0 (a card)"], "capabilities": {"chooses_tools": True}},
@@ -97,7 +87,9 @@ def test_the_built_in_model_says_what_it_lacks_and_which_command_helps() -> None
         ),
     ],
 )  # fmt: skip
-def test_other_models_say_what_they_can(values: dict[str, object], line: str) -> None:
+def test_models_say_what_they_can_and_which_command_helps(
+    values: dict[str, object], line: str
+) -> None:
     assert describe_model(card(**values)) == line
 
 

@@ -96,30 +96,25 @@ async def test_stopping_ends_all_also_one_that_will_not_and_what_it_started() ->
             await life.ended()
 
 
-async def test_what_serves_the_others_is_ended_after_them() -> None:
+@pytest.mark.parametrize(
+    ("manner", "first", "last"),
+    [("obedient", "a", "server"), ("stubborn", "server", "a")],  # which is not waited for
+)
+async def test_what_serves_the_others_is_ended_after_them(
+    manner: str, first: str, last: str
+) -> None:
     async with lives() as place:
         programs = [
             Program("server", place.command("server", "obedient"), serves=True),
-            Program("a", place.command("a", "stubborn")),
+            Program("a", place.command("a", manner)),
         ]
-        task = asyncio.create_task(
-            Supervisor(programs, lambda _: None, replace(QUICK, grace=2)).run()
-        )
+        policy = replace(QUICK, grace=2)
+        task = asyncio.create_task(Supervisor(programs, lambda _: None, policy).run())
         begun = await born(place, 2)
         task.cancel()
-        await begun["server"].ended()
-        assert not begun["a"].gone.is_set()  # it would not end, so the server was not kept for it
-        await begun["a"].ended()
-        await asyncio.wait([task])
-        programs[1] = Program("a", place.command("a", "obedient"))
-        task = asyncio.create_task(
-            Supervisor(programs, lambda _: None, replace(QUICK, grace=2)).run()
-        )
-        begun = await born(place, 2)
-        task.cancel()
-        await begun["a"].ended()
-        assert not begun["server"].gone.is_set()
-        await begun["server"].ended()
+        await begun[first].ended()
+        assert not begun[last].gone.is_set()
+        await begun[last].ended()
         await asyncio.wait([task])
 
 

@@ -102,24 +102,20 @@ async def ended_run(data: Path, tendril: str) -> RunRecord:
             await asyncio.sleep(0.05)
 
 
-async def test_a_tendril_answers_another_with_its_own_tools(tmp_path: Path) -> None:
+async def test_a_tendril_answers_another_with_its_own_tools_as_the_trace_shows(
+    tmp_path: Path,
+) -> None:
     async with ScriptedOpenAI() as script, house(tmp_path, script, RoomTendril, Kettle) as rooms:
         script.call(*asking("kettle", "How hot is the water?"))
         script.call("temperature", {}).say("80 degrees.").say("The kettle says 80 degrees.")
         assert await rooms[0].ask(TEA, ADA, "is it hot?") == "The kettle says 80 degrees."
+        caller, callee = await ended_run(tmp_path, "rooms"), await ended_run(tmp_path, "kettle")
     first, second, third, fourth = script.requests
     assert offered(first)["ask_tendril"].endswith("\nkettle: the temperature of the water")
     assert "temperature" not in offered(first)
     assert {"temperature", "search_log"} <= set(offered(second))
     assert "80" in tool_results(third)[0]
     assert "80 degrees." in tool_results(fourth)[0]
-
-
-async def test_who_asked_whom_is_seen_in_the_trace(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, house(tmp_path, script, RoomTendril, Kettle) as rooms:
-        script.call(*asking("kettle", "How hot is the water?")).say("80 degrees.").say("80.")
-        await rooms[0].ask(TEA, ADA, "is it hot?")
-        caller, callee = await ended_run(tmp_path, "rooms"), await ended_run(tmp_path, "kettle")
     assert [step.name for step in caller.steps if step.kind == "tool"] == ["ask_tendril"]
     assert [run.id for run in caller.asked] == [callee.id]
     assert callee.caller

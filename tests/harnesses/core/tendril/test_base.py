@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril
 
+HI = TurnRequest(conversation="kitchen", who="ada", text="Hi")
 HELPS = f"\n\n{CORE} {TOOLS}"
 
 
@@ -30,17 +30,15 @@ def configured(data: Path, url: str, **agent: Any) -> Config:
     return Config({"agent": {"api_url": url, **agent}}, None, data)
 
 
-@asynccontextmanager
-async def small(data: Path, url: str, **agent: Any) -> AsyncIterator[SmallTendril]:
+def small(data: Path, url: str, **agent: Any) -> AbstractAsyncContextManager[SmallTendril]:
     """The tendril, ready to be asked."""
-    tendril = SmallTendril(configured(data, url, **agent))
-    running = asyncio.create_task(tendril.run())
-    try:
-        await tendril.is_ready.wait()
-        yield tendril
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
+    return SmallTendril(configured(data, url, **agent)).living()
+
+
+def state_of(data: Path) -> ProcessState | None:
+    """Return what the tendril has reported last."""
+    said = report(data, "small")
+    return said.state if said else None
 
 
 def texts(request: dict[str, Any]) -> list[str]:
@@ -178,7 +176,7 @@ async def test_a_bug_becomes_a_sentence_that_tells_nothing(tmp_path: Path) -> No
         guess.__terrarium_tool__ = ToolOptions()  # type: ignore[attr-defined]
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        request = TurnRequest(conversation="kitchen", who="ada", text="Hi")
+        request = HI
         assert await tendril.turn(replace(request, on_text=broken)) == TurnResult(FAILED, ok=False)
         assert await tendril.turn(replace(request, tools=[Untold()])) == TurnResult(
             FAILED, ok=False
@@ -189,9 +187,7 @@ async def test_a_bug_becomes_a_sentence_that_tells_nothing(tmp_path: Path) -> No
 
 async def test_a_turn_may_have_a_persona_and_a_model_of_its_own(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        request = TurnRequest(
-            conversation="kitchen", who="ada", text="Hi", values={"channel": "#c"}
-        )
+        request = replace(HI, values={"channel": "#c"})
         script.models.add("big")
         await tendril.turn(replace(request, persona="A pirate on $channel.", model="big"))
         await tendril.turn(replace(request, model="bug"))
@@ -229,9 +225,7 @@ async def test_an_answer_is_shown_only_after_its_review(tmp_path: Path) -> None:
         shown.append(piece)
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        request = TurnRequest(
-            conversation="kitchen", who="ada", text="Hi", on_text=show, review=True
-        )
+        request = replace(HI, on_text=show, review=True)
         script.say("An answer.").say('{"score": 9, "faults": ""}')
         assert (await tendril.turn(request)).text == "An answer."
         assert len(script.requests) == 2
@@ -247,9 +241,7 @@ async def test_a_tendril_says_how_it_is(tmp_path: Path) -> None:
             "answering files",
             True,
         )
-    said = report(tmp_path, "small")
-    assert said
-    assert said.state is ProcessState.STOPPED
+    assert state_of(tmp_path) is ProcessState.STOPPED
 
 
 class Brief(SmallTendril):
@@ -273,9 +265,7 @@ async def _raised(error: Exception) -> None:
 
 async def test_a_tendril_that_has_done_its_work_ends(tmp_path: Path) -> None:
     await Brief(brief_config(tmp_path)).run()
-    said = report(tmp_path, "small")
-    assert said
-    assert said.state is ProcessState.STOPPED
+    assert state_of(tmp_path) is ProcessState.STOPPED
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -284,6 +274,4 @@ async def test_what_ends_a_tendril_is_raised_as_it_is(tmp_path: Path) -> None:
     brief.error = ConfigError("[small] is wrong")
     with pytest.raises(ConfigError, match="is wrong"):
         await brief.run()
-    said = report(tmp_path, "small")
-    assert said
-    assert said.state is ProcessState.STOPPED
+    assert state_of(tmp_path) is ProcessState.STOPPED

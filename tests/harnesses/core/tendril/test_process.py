@@ -16,6 +16,7 @@ import pytest
 from harnesses.core.tendril.status import ProcessState, report
 from harnesses.core.tendril.turns import RESTARTED
 from terrarium.supervision import SUPERVISED
+from tests.harnesses.core.tendril.test_base import state_of
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.room_tendril import room_tendril, rooms_config
@@ -53,9 +54,7 @@ async def process(*arguments: str, supervised: bool = False) -> AsyncIterator[Pr
 async def hanging(data: Path, script: ScriptedOpenAI) -> None:
     """A tendril that is in the midst of a turn."""
     await script.arrived()
-    said = report(data, "small")
-    assert said
-    assert said.state is ProcessState.READY
+    assert state_of(data) is ProcessState.READY
 
 
 def question(data: Path) -> None:
@@ -105,9 +104,8 @@ async def test_who_still_waits_when_the_tendril_stops_is_told_to_ask_again(tmp_p
             await hanging(tmp_path, script)
             tendril.send_signal(signal.SIGTERM)
             assert await tendril.wait() == 0
-    assert (
-        answers(tmp_path) == [RESTARTED] * 2
-    )  # the second was asked while the tendril was stopping
+    # The second was asked while the tendril was stopping.
+    assert answers(tmp_path) == [RESTARTED] * 2
 
 
 async def test_a_tendril_ends_with_its_supervisor_however_that_ends(tmp_path: Path) -> None:
@@ -122,9 +120,7 @@ async def test_a_tendril_ends_with_its_supervisor_however_that_ends(tmp_path: Pa
             assert supervisor.stdout
             await supervisor.stdout.read()  # returns at its end: nobody has it open any more
             await script.client_gone()
-        said = report(tmp_path, "small")
-        assert said
-        assert said.state is ProcessState.STOPPED
+        assert state_of(tmp_path) is ProcessState.STOPPED
 
 
 async def test_a_tendril_that_nobody_supervises_does_without_an_input(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from structlog.testing import capture_logs
@@ -23,16 +23,8 @@ def write(data: Path, url: str, more: str) -> Path:
     return file
 
 
-@asynccontextmanager
-async def small(file: Path) -> AsyncIterator[SmallTendril]:
-    tendril = SmallTendril(load(file, file.parent))
-    running = asyncio.create_task(tendril.run())
-    try:
-        await tendril.is_ready.wait()
-        yield tendril
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
+def small(file: Path) -> AbstractAsyncContextManager[SmallTendril]:
+    return SmallTendril(load(file, file.parent)).living()
 
 
 async def until(reached: Callable[[], object]) -> None:

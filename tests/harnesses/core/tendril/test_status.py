@@ -29,16 +29,16 @@ def test_a_process_says_what_it_does(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "data" / "run").iterdir()] == ["irc.json"]
 
 
-def test_a_report_that_is_not_renewed_grows_stale() -> None:
+def test_a_report_grows_stale_and_without_a_file_there_is_none(tmp_path: Path) -> None:
     old = datetime.now(UTC) - timedelta(seconds=31)
     assert not StatusReport(
         name="irc", pid=1, state=ProcessState.READY, detail="", time=old
     ).is_fresh
-
-
-def test_who_never_said_anything_has_no_report(tmp_path: Path) -> None:
     assert report(tmp_path, "irc") is None
     assert reports(tmp_path) == []
+    (tmp_path / "run").write_text("in the way")
+    StatusFile(tmp_path, "irc").ready()
+    assert report(tmp_path, "irc") is None
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,6 @@ def test_a_broken_file_is_no_report(tmp_path: Path, text: str) -> None:
     (tmp_path / "run" / "irc.json").write_text(text, encoding="latin-1")
     assert report(tmp_path, "irc") is None
     assert [said.name for said in reports(tmp_path)] == ["web"]
-
-
-def test_a_file_that_cannot_be_written_does_not_end_the_process(tmp_path: Path) -> None:
-    (tmp_path / "run").write_text("in the way")
-    StatusFile(tmp_path, "irc").ready()
-    assert report(tmp_path, "irc") is None
 
 
 def test_one_trouble_does_not_hide_another(tmp_path: Path) -> None:

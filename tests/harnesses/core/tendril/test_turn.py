@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from tests.harnesses.core.tendril.test_base import small, texts
+from tests.harnesses.core.tendril.test_base import HI, small, texts
 from tests.kit.openai_script import ScriptedOpenAI
 
 
@@ -32,11 +32,7 @@ async def test_a_conversation_takes_one_question_at_a_time_and_two_run_at_once(
         script.release()
         assert (await first).text == "Seven."
         assert (await second).ok
-        assert texts(script.requests[2])[1:] == [
-            "ada asks: first",
-            "Seven.",
-            "bob asks: second",
-        ]
+        assert texts(script.requests[2])[1:] == ["ada asks: first", "Seven.", "bob asks: second"]
 
 
 async def test_a_question_whose_asker_leaves_does_not_hold_up_the_next(tmp_path: Path) -> None:
@@ -96,17 +92,18 @@ async def test_the_answer_is_delivered_before_the_next_turn_begins(tmp_path: Pat
             return True
 
         script.say("One.").say("Two.")
-        request = TurnRequest(conversation="kitchen", who="ada", text="Hi")
-        first = asyncio.create_task(tendril.turn(replace(request, deliver=deliver)))
+        first = asyncio.create_task(tendril.turn(replace(HI, deliver=deliver)))
         await delivered.wait()
-        second = asyncio.create_task(tendril.turn(request))
+        second = asyncio.create_task(tendril.turn(HI))
         await asyncio.sleep(0)
         assert len(script.requests) == 1
         may_end.set()
         assert ((await first).text, (await second).text) == ("One.", "Two.")
 
 
-async def test_what_is_stopped_is_answered_with_nothing(tmp_path: Path) -> None:
+async def test_what_is_stopped_is_answered_with_nothing_also_when_no_turn_was_running(
+    tmp_path: Path,
+) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         assert not tendril.stop("kitchen")
         script.hang("Seven.")
@@ -118,11 +115,19 @@ async def test_what_is_stopped_is_answered_with_nothing(tmp_path: Path) -> None:
         nothing = TurnResult("", ok=False)
         assert (await first, await second) == (nothing, nothing)
         assert await tendril.conversations.turns("kitchen") == []
+        compacting = asyncio.create_task(tendril.turns.compact("kitchen"))
+        await asyncio.sleep(0)
+        request = TurnRequest(conversation="kitchen", who="ada", text="first")
+        asked = asyncio.create_task(tendril.turn(request))
+        await asyncio.sleep(0)
+        assert tendril.stop("kitchen")
+        assert await asked == TurnResult("", ok=False)
+        assert await compacting == 0
 
 
 async def test_a_question_that_was_just_granted_its_turn_is_stopped_too(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        request = TurnRequest(conversation="kitchen", who="ada", text="first")
+        request = replace(HI, text="first")
 
         async def ask_and_stop() -> bool:
             await tendril.turn(request)
@@ -143,20 +148,6 @@ async def test_a_question_that_was_just_granted_its_turn_is_stopped_too(tmp_path
         assert [turn.messages[0]["content"] for turn in kept] == ["first", "third"]
 
 
-async def test_a_stop_tells_that_it_dropped_questions_though_no_turn_was_running(
-    tmp_path: Path,
-) -> None:
-    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        compacting = asyncio.create_task(tendril.turns.compact("kitchen"))
-        await asyncio.sleep(0)
-        request = TurnRequest(conversation="kitchen", who="ada", text="first")
-        asked = asyncio.create_task(tendril.turn(request))
-        await asyncio.sleep(0)
-        assert tendril.stop("kitchen")
-        assert await asked == TurnResult("", ok=False)
-        assert await compacting == 0
-
-
 async def test_a_delivery_that_fails_is_logged_and_the_turn_is_not_remembered(
     tmp_path: Path,
 ) -> None:
@@ -164,7 +155,7 @@ async def test_a_delivery_that_fails_is_logged_and_the_turn_is_not_remembered(
         raise RuntimeError("a bug of the tendril")
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        request = TurnRequest(conversation="kitchen", who="ada", text="Hi", deliver=deliver)
+        request = replace(HI, deliver=deliver)
         with capture_logs() as log:
             assert not (await tendril.turn(request)).ok
         events = [each["event"] for each in log if each["event"].startswith("turn.")]

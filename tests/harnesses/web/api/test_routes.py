@@ -33,7 +33,7 @@ async def test_channels_tell_their_size_and_last_time(filled: WebSite) -> None:
     assert channels[1]["link"] == "/channel/irc/%23ubuntu"
 
 
-async def test_messages_come_newest_first_page_by_page_until_none_is_left(filled: WebSite) -> None:
+async def test_messages_come_page_by_page_and_narrow_by_nick_kind_and_time(filled: WebSite) -> None:
     seen: list[int] = []
     params: dict[str, Any] = {"channel": HERE, "limit": 60}
     while True:
@@ -48,9 +48,6 @@ async def test_messages_come_newest_first_page_by_page_until_none_is_left(filled
     forward = await filled.get("/api/messages", after_id=filled.ids[9], limit=3)
     assert [message["id"] for message in forward["messages"]] == filled.ids[10:13]
     assert forward["more"]
-
-
-async def test_messages_narrow_by_nick_kind_and_time(filled: WebSite) -> None:
     joined = await filled.get("/api/messages", type=["JOIN", "NICK"], limit=500)
     assert {message["type"] for message in joined["messages"]} == {"JOIN", "NICK"}
     said = await filled.get("/api/messages", nick="JDUB", type="PRIVMSG", limit=500)

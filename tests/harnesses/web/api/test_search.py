@@ -17,7 +17,7 @@ from tests.kit.web_site import WebSite, event, two_days, web_site
 ATOM = "{http://www.w3.org/2005/Atom}"
 
 
-async def test_a_result_says_what_was_found_in_it(filled: WebSite) -> None:
+async def test_a_result_says_what_was_found_and_a_wrong_cursor_is_refused(filled: WebSite) -> None:
     answer = await filled.get("/api/search", q="hdparm minimum")
     (found,) = answer["results"]
     snippet = found["snippet"]
@@ -26,6 +26,11 @@ async def test_a_result_says_what_was_found_in_it(filled: WebSite) -> None:
     assert answer["facets"]["nicks"] == [{"value": "Nafallo", "count": 1}]
     assert answer["facets"]["months"] == [{"value": "2004-11", "count": 1}]
     assert answer["facets"]["channels"] == [{"value": "irc/#ubuntu", "count": 1}]
+    for cursor in ["x", "1.2", "-1.0.0", "9" * 99]:
+        for path in ("/api/search", "/search"):
+            answer = await filled.http.get(path, params={"q": "k3b", "cursor": cursor})
+            assert answer.status_code == 422
+            assert "cursor" in answer.json()["error"]["message"]
 
 
 SEARCHES = [
@@ -68,14 +73,6 @@ async def test_pages_of_either_order_hold_every_line_once(tmp_path: Path) -> Non
                 params["cursor"] = answer["next_cursor"]
             assert paged == whole
             assert len(whole) > 14
-
-
-async def test_a_cursor_that_is_none_is_refused(filled: WebSite) -> None:
-    for cursor in ["x", "1.2", "-1.0.0", "9" * 99]:
-        for path in ("/api/search", "/search"):
-            answer = await filled.http.get(path, params={"q": "k3b", "cursor": cursor})
-            assert answer.status_code == 422
-            assert "cursor" in answer.json()["error"]["message"]
 
 
 async def test_the_page_narrows_by_a_click_and_widens_again(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from harnesses.web.change_notifier import LogChangeNotifier
+from harnesses.web.app_state import LogChangeNotifier
 from storage.chat_log.event import PUBLIC
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -72,12 +72,18 @@ async def _events(response: httpx2.Response) -> AsyncGenerator[Sent, None]:
             fields = {}
 
 
-async def test_a_stream_begins_now_and_shows_what_comes(filled: WebSite) -> None:
+async def test_a_stream_begins_now_and_who_leaves_at_once_misses_nothing(filled: WebSite) -> None:
     async with stream(filled, "/api/stream") as events:
         assert await anext(events) == Sent(str(filled.ids[-1]), None)
         number = await filled.said("hello")
         sent = await anext(events)
         assert (sent.id, sent.data["text"]) == (str(number), "hello")
+    async with stream(filled, "/api/stream") as events:
+        position = (await anext(events)).id
+    await filled.said("in between")
+    async with stream(filled, "/api/stream", last_event_id=position) as events:
+        await anext(events)
+        assert (await anext(events)).data["text"] == "in between"
 
 
 async def test_a_line_that_another_process_logs_arrives(filled: WebSite) -> None:
@@ -91,21 +97,14 @@ async def test_a_line_that_another_process_logs_arrives(filled: WebSite) -> None
         assert await child.wait() == 0
 
 
-async def test_a_stream_of_one_channel_has_no_other_and_nothing_private(site: WebSite) -> None:
-    async with stream(site, "/api/stream?channel=irc/%23a") as events:
-        await anext(events)
-        await site.said("other", channel="#b")
-        await site.said("private", channel="ada")
-        await site.said("mine", channel="#a")
-        assert (await anext(events)).data["text"] == "mine"
-
-
-async def test_nothing_private_is_in_the_stream_of_everything(site: WebSite) -> None:
-    async with stream(site, "/api/stream") as events:
-        await anext(events)
-        await site.said("private", channel="ada")
-        await site.said("public")
-        assert (await anext(events)).data["text"] == "public"
+async def test_a_stream_has_one_channel_or_all_and_nothing_private(site: WebSite) -> None:
+    one_channel = "/api/stream?channel=irc/%23a"
+    async with stream(site, one_channel) as of_one, stream(site, "/api/stream") as of_all:
+        await asyncio.gather(anext(of_one), anext(of_all))
+        for text, channel in (("private", "ada"), ("other", "#b"), ("mine", "#a")):
+            await site.said(text, channel=channel)
+        assert (await anext(of_one)).data["text"] == "mine"
+        assert [(await anext(of_all)).data["text"] for _ in range(2)] == ["other", "mine"]
 
 
 async def test_a_reader_that_comes_back_misses_nothing(site: WebSite) -> None:
@@ -121,15 +120,6 @@ async def test_a_reader_that_comes_back_misses_nothing(site: WebSite) -> None:
         assert texts == [str(number) for number in range(1, 451)]
         await site.said("live again")
         assert (await anext(events)).data["text"] == "live again"
-
-
-async def test_a_reader_that_left_before_the_first_line_misses_nothing(filled: WebSite) -> None:
-    async with stream(filled, "/api/stream") as events:
-        position = (await anext(events)).id
-    await filled.said("in between")
-    async with stream(filled, "/api/stream", last_event_id=position) as events:
-        await anext(events)
-        assert (await anext(events)).data["text"] == "in between"
 
 
 async def test_many_readers_get_the_same_lines(site: WebSite) -> None:
@@ -160,9 +150,7 @@ async def test_one_line_of_the_far_future_does_not_end_the_live_view(tmp_path: P
             last = await site.said("seen")
             assert (await anext(events)).id == str(last)
         await site.said("in between")
-        tail = (
-            f"/tail/irc/%23ubuntu?after_id={site.ids[-1]}"  # what the page shows as its last line
-        )
+        tail = f"/tail/irc/%23ubuntu?after_id={site.ids[-1]}"  # which the page shows as the last
         for path, last_id in (("/api/stream", str(last)), (tail, str(last))):
             async with stream(site, path, last_event_id=last_id) as events:
                 await anext(events)

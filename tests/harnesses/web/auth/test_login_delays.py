@@ -98,13 +98,10 @@ async def test_after_some_wrong_tokens_the_right_one_has_to_wait_however_it_come
         assert int(answer.headers["retry-after"]) >= 1
 
 
-async def test_a_program_with_a_token_that_has_ended_locks_nobody_out(site: WebSite) -> None:
+async def test_a_token_that_has_ended_and_others_who_guess_lock_nobody_out(site: WebSite) -> None:
     for _ in range(3 * THRESHOLD):
         assert (await by_header(site, "the one of last year")).status_code == 401
     assert (await by_header(site, "all-of-it")).status_code == 200
-
-
-async def test_a_login_goes_on_while_others_guess(site: WebSite) -> None:
     assert (await by_form(site, "all-of-it")).status_code == 303
     for number in range(THRESHOLD):
         await by_header(site, f"guess {number}")

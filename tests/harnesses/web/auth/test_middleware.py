@@ -24,22 +24,28 @@ async def closed(tmp_path: Path) -> AsyncIterator[WebSite]:
         yield found
 
 
-async def test_without_the_token_there_is_nothing_to_read(closed: WebSite) -> None:
+async def test_only_the_token_opens_under_any_name_and_health_needs_none(closed: WebSite) -> None:
     for path in ["/api/messages", "/api/stream", "/openapi.json", "/", "/chat", "/channel/irc/a"]:
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic abc"}):
             answer = await closed.http.get(path, headers=headers)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"] == "Bearer"
             assert "Authorization: Bearer" in answer.json()["error"]["message"]
-
-
-async def test_the_token_opens_and_health_needs_none(closed: WebSite) -> None:
+    for path in (
+        "/health%23",
+        "/login%3F/../api/messages",
+        "/%2e%2e/api/messages",
+        "//api/messages",
+    ):
+        assert (await closed.http.get(path)).status_code in (401, 404), path
     headers = {"authorization": f"bearer {TOKEN}"}
     assert (await closed.http.get("/api/messages", headers=headers)).status_code == 200
     assert (await closed.http.get("/health")).status_code == 200
+    headers = {"host": "logs.example", "authorization": f"Bearer {TOKEN}"}
+    assert (await closed.http.get("/api/channels", headers=headers)).status_code == 200
 
 
-async def test_a_browser_is_sent_to_the_login_and_back(closed: WebSite) -> None:
+async def test_a_browser_is_sent_to_the_login_and_back_and_nowhere_else(closed: WebSite) -> None:
     sent = await closed.http.get("/search?q=frogs", headers=PAGE)
     assert sent.headers["location"] == "/login?next=%2Fsearch%3Fq%3Dfrogs"
     head = await closed.http.head("/search?q=frogs", headers=PAGE)
@@ -55,49 +61,28 @@ async def test_a_browser_is_sent_to_the_login_and_back(closed: WebSite) -> None:
     assert "SameSite=lax" in cookie
     assert TOKEN not in cookie
     assert (await closed.http.get("/", headers=PAGE)).status_code == 200
+    for target in ["https://evil.example/", "//evil.example", "/\\evil.example"]:
+        answer = await closed.http.post("/login", data={"token": TOKEN, "next": target})
+        assert answer.headers["location"] == "/"
 
 
 async def login(site: WebSite, token: str) -> httpx2.Response:
     return await site.http.post("/login", data={"token": token, "next": "/search?q=frogs"})
 
 
-async def test_the_login_leads_to_no_other_site(closed: WebSite) -> None:
-    for target in ["https://evil.example/", "//evil.example", "/\\evil.example"]:
-        answer = await closed.http.post("/login", data={"token": TOKEN, "next": target})
-        assert answer.headers["location"] == "/"
-
-
 async def test_a_token_in_the_address_logs_in_and_vanishes_from_it(closed: WebSite) -> None:
     answer = await closed.http.get(f"/search?q=a%26b&token={TOKEN}", headers=PAGE)
     assert (answer.status_code, answer.headers["location"]) == (303, "/search?q=a%26b")
     assert (await closed.http.get("/search?q=a")).status_code == 200
-
-
-async def test_the_mark_of_a_channel_survives_the_login(closed: WebSite) -> None:
+    closed.http.cookies.clear()
     sent = await closed.http.get("/channel/irc/%23a?at=1", headers=PAGE)
     assert sent.headers["location"] == "/login?next=%2Fchannel%2Firc%2F%2523a%3Fat%3D1"
     answer = await closed.http.get(f"/channel/irc/%23a?at=1&token={TOKEN}", headers=PAGE)
     assert answer.headers["location"] == "/channel/irc/%23a?at=1"
 
 
-async def test_an_encoded_mark_does_not_make_a_closed_page_an_open_one(closed: WebSite) -> None:
-    for path in (
-        "/health%23",
-        "/login%3F/../api/messages",
-        "/%2e%2e/api/messages",
-        "//api/messages",
-    ):
-        assert (await closed.http.get(path)).status_code in (401, 404), path
-
-
 async def test_a_name_that_is_not_loopback_is_refused_without_a_token(site: WebSite) -> None:
-    for host in (
-        "evil.example",
-        "evil.example:8081",
-        "localhost.evil.example",
-        "10.0.0.1",
-        "[",
-    ):
+    for host in ("evil.example", "evil.example:8081", "localhost.evil.example", "10.0.0.1", "["):
         answer = await site.http.get("/api/channels", headers={"host": host})
         assert answer.status_code == 403, host
         assert "WEB_TOKEN" in answer.json()["error"]["message"]
@@ -106,12 +91,7 @@ async def test_a_name_that_is_not_loopback_is_refused_without_a_token(site: WebS
         assert answer.status_code == 200, host
 
 
-async def test_any_name_will_do_with_a_token(closed: WebSite) -> None:
-    headers = {"host": "logs.example", "authorization": f"Bearer {TOKEN}"}
-    assert (await closed.http.get("/api/channels", headers=headers)).status_code == 200
-
-
-async def test_another_site_cannot_post(site: WebSite) -> None:
+async def test_only_our_own_pages_can_post(site: WebSite) -> None:
     for headers in [
         {"origin": "https://evil.example"},
         {"origin": "http://127.0.0.1:1"},
@@ -119,24 +99,16 @@ async def test_another_site_cannot_post(site: WebSite) -> None:
         {"origin": "http://["},
         {"sec-fetch-site": "cross-site"},
     ]:
-        for path in ("/chat", "/chat/forget", "/login"):
+        for path in ("/chat", "/chat/forget", "/login", "/logout"):
             answer = await site.http.post(path, json={"text": "hi"}, headers=headers)
             assert answer.status_code == 403
-
-
-async def test_our_own_page_can_post(site: WebSite) -> None:
     answer = await site.http.post("/chat/forget", headers={"origin": site.url})
     assert answer.status_code == 303
 
 
-async def test_every_answer_carries_the_headers_that_protect_readers(site: WebSite) -> None:
+async def test_every_answer_also_a_failure_protects_readers(site: WebSite, tmp_path: Path) -> None:
     for path in ["/", "/api/channels", "/nothing", "/static/site.css", "/health"]:
         assert_protecting((await site.http.get(path)).headers)
-
-
-async def test_an_answer_to_a_failure_of_ours_carries_them_too(
-    site: WebSite, tmp_path: Path
-) -> None:
     with closing(connect(tmp_path / "irc.db")) as file:
         file.execute("ALTER TABLE channels RENAME TO gone")
     answer = await site.http.get("/api/channels")

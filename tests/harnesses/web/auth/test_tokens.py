@@ -19,6 +19,7 @@ SETTINGS = {
 }
 GUEST = {"authorization": "Bearer only-open"}
 OWNER = {"authorization": "Bearer all-of-it"}
+PAGE = {"accept": "text/html"}
 SECRET = "the newts are in the cellar"
 EVENTS = [
     event("the frogs are awake", channel=OPEN),
@@ -58,11 +59,11 @@ async def texts(site: WebSite, headers: Mapping[str, str]) -> list[str]:
     return [message["text"] for message in answer.json()["messages"]]
 
 
-async def test_a_token_opens_its_channels_and_no_other(site: WebSite) -> None:
+async def test_a_token_or_a_login_with_it_opens_its_channels_and_no_other(site: WebSite) -> None:
     assert await texts(site, GUEST) == ["the frogs are awake"]
     assert await texts(site, OWNER) == ["the frogs are awake", SECRET]
     for path in EVERYWHERE:
-        answer = await site.http.get(path, headers={**GUEST, "accept": "text/html"})
+        answer = await site.http.get(path, headers=GUEST | PAGE)
         assert SECRET not in answer.text, path
         assert 'class="line' not in answer.text or "frogs" in answer.text, path
         echo = path.partition("?")[2] or path.rpartition("/")[2]  # what was asked may come back
@@ -70,6 +71,11 @@ async def test_a_token_opens_its_channels_and_no_other(site: WebSite) -> None:
             assert "mole" not in answer.text, path
         if "closed" not in echo:
             assert "closed" not in answer.text, path
+    await site.http.post("/login", data={"token": "only-open"})
+    assert await texts(site, {}) == ["the frogs are awake"]
+    assert (await site.http.get("/channel/irc/%23closed", headers=PAGE)).status_code == 404
+    assert (await site.http.get("/tendrils", headers=PAGE)).status_code == 303
+    assert "Tendrils" not in (await site.http.get("/", headers=PAGE)).text
 
 
 async def test_a_stream_stays_within_the_channels_of_its_token(site: WebSite) -> None:
@@ -86,15 +92,6 @@ async def test_a_stream_stays_within_the_channels_of_its_token(site: WebSite) ->
                 break
         assert "frogs" in seen
         assert "newts" not in seen
-
-
-async def test_a_login_with_a_token_for_some_channels_opens_only_those(site: WebSite) -> None:
-    await site.http.post("/login", data={"token": "only-open"})
-    assert await texts(site, {}) == ["the frogs are awake"]
-    page = {"accept": "text/html"}
-    assert (await site.http.get("/channel/irc/%23closed", headers=page)).status_code == 404
-    assert (await site.http.get("/tendrils", headers=page)).status_code == 303
-    assert "Tendrils" not in (await site.http.get("/", headers=page)).text
 
 
 async def test_the_chat_looks_up_only_what_the_visitor_may_read(tmp_path: Path) -> None:
@@ -115,18 +112,17 @@ async def test_a_public_channel_needs_no_token_and_may_be_listed(tmp_path: Path)
     settings = {**SETTINGS, "public": ["irc/#open"]}
     async with web_site(tmp_path, events=EVENTS, settings=settings) as site:
         assert await texts(site, {}) == ["the frogs are awake"]
-        page = {"accept": "text/html"}
-        presented_tokens = await site.http.get("/channel/irc/%23open", headers=page)
+        presented_tokens = await site.http.get("/channel/irc/%23open", headers=PAGE)
         assert presented_tokens.status_code == 200
         assert "x-robots-tag" not in presented_tokens.headers
         assert "/login?next=" in presented_tokens.text
-        search = await site.http.get("/search?q=frogs", headers=page)
+        search = await site.http.get("/search?q=frogs", headers=PAGE)
         assert search.headers["x-robots-tag"] == "noindex"
         for path in EVERYWHERE:
-            answer = await site.http.get(path, headers=page)
+            answer = await site.http.get(path, headers=PAGE)
             assert SECRET not in answer.text, path
         for path in ("/chat", "/tendrils"):
-            sent = await site.http.get(path, headers=page)
+            sent = await site.http.get(path, headers=PAGE)
             assert sent.headers["location"].startswith("/login"), path
         refused = await site.http.post("/chat", json={"text": "hello"})
         assert refused.status_code == 401
@@ -180,11 +176,3 @@ async def test_no_other_site_may_read_unless_it_is_named(tmp_path: Path) -> None
         assert "access-control-allow-origin" not in refused.headers
         page = await site.http.get("/", headers={**friend, **OWNER})
         assert "access-control-allow-origin" not in page.headers
-
-
-async def test_a_token_in_a_page_s_address_is_taken_out_of_it(site: WebSite) -> None:
-    for path in ["/channel/irc/%23open?token=only-open", "/?token=only-open"]:
-        answer = await site.http.get(path)
-        assert answer.status_code == 303
-        assert "token" not in answer.headers["location"]
-        assert await texts(site, {}) == ["the frogs are awake"]

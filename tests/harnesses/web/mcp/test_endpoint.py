@@ -45,7 +45,7 @@ async def test_what_is_no_message_is_a_bad_request(site: WebSite, version: dict[
         assert answer.json()["error"]["code"] in (-32700, -32600, -32602)
 
 
-async def test_wrong_methods_and_parameters_are_errors_of_the_protocol(site: WebSite) -> None:
+async def test_wrong_methods_and_parameters_and_huge_requests_are_refused(site: WebSite) -> None:
     for sent, code in (
         (message("tools/burn"), -32601),
         (message("tools/call"), -32602),
@@ -55,9 +55,9 @@ async def test_wrong_methods_and_parameters_are_errors_of_the_protocol(site: Web
     ):
         answer = await site.http.post("/mcp", json=sent, headers=ACCEPT)
         assert f'"code":{code}' in answer.text, (sent, answer.text)
-
-
-async def test_a_huge_request_is_refused_before_it_is_read(site: WebSite) -> None:
+    for method in ("GET", "DELETE", "PUT"):
+        answer = await site.http.request(method, "/mcp", headers=ACCEPT)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     big = message("tools/call", params={"name": "x" * 2**20})
     for session in ({}, {"mcp-session-id": "mine"}):
         answer = await site.http.post("/mcp", json=big, headers=ACCEPT | session)
@@ -76,12 +76,6 @@ async def test_a_client_that_leaves_in_mid_request_harms_nobody(site: WebSite) -
     for _, writer in slow:
         writer.close()
     assert (await site.http.post("/mcp", json=message(), headers=ACCEPT)).status_code == 200
-
-
-async def test_streams_and_sessions_that_there_are_not_are_refused(site: WebSite) -> None:
-    for method in ("GET", "DELETE", "PUT"):
-        answer = await site.http.request(method, "/mcp", headers=ACCEPT)
-        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
 
 async def test_a_page_elsewhere_cannot_have_a_browser_call_a_tool(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from harnesses.web.tendril import WebTendril
 from llm.tools.toolbox import tool
 from tests.kit.mcp_client import mcp_client, text, value
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.web_site import NOBODY, event, excerpt, web_site
+from tests.kit.web_site import NOBODY, WebSite, event, excerpt, web_site
 
 TOOLS = {"search_log", "read_log", "channels", "who", "ask"}
 MODES = ("auto", "legacy")  # without a handshake, as since 2026-07-28, and with the one before
@@ -125,14 +126,10 @@ async def test_a_wrong_argument_is_a_result_that_says_which(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_question_that_its_client_cancels_ends_at_the_model(
-    tmp_path: Path, mode: str
+    script: ScriptedOpenAI, chat: WebSite, mode: str
 ) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        web_site(tmp_path, agent_url=script.url) as site,
-        mcp_client(site.url, mode=mode) as client,
-        mcp_client(site.url, mode=mode) as other,
-    ):
+    asking_client = partial(mcp_client, chat.url, mode=mode)
+    async with asking_client() as client, asking_client() as other:
         script.hang("The").hang("A")
         asking = [
             asyncio.create_task(each.call_tool("ask", {"question": f"who is {name}?"}))
@@ -150,12 +147,10 @@ async def test_a_question_that_its_client_cancels_ends_at_the_model(
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_long_call_reports_its_progress(tmp_path: Path, mode: str) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        web_site(tmp_path, agent_url=script.url) as site,
-        mcp_client(site.url, mode=mode) as client,
-    ):
+async def test_a_long_call_reports_its_progress(
+    script: ScriptedOpenAI, chat: WebSite, mode: str
+) -> None:
+    async with mcp_client(chat.url, mode=mode) as client:
         script.hang("Ada.")
         seen: list[float] = []
 
@@ -206,12 +201,10 @@ async def test_prompts_are_offered_and_their_arguments_completed(tmp_path: Path,
             assert found.completion.values == values, (name, typed)
 
 
-async def test_questions_spend_from_the_same_bucket_as_the_chat_box(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        web_site(tmp_path, agent_url=script.url) as site,
-        mcp_client(site.url) as client,
-    ):
+async def test_questions_spend_from_the_same_bucket_as_the_chat_box(
+    script: ScriptedOpenAI, chat: WebSite
+) -> None:
+    async with mcp_client(chat.url) as client:
         answers = []
         for _ in range(8):  # faster than they are answered: five at once are allowed
             script.say("A frog.")
@@ -219,13 +212,13 @@ async def test_questions_spend_from_the_same_bucket_as_the_chat_box(tmp_path: Pa
         assert not answers[0].is_error
         assert answers[-1].is_error
         assert text(answers[-1]) == TOO_FAST
-        refused = await site.http.post("/chat", json={"text": "and who else?"})
+        refused = await chat.http.post("/chat", json={"text": "and who else?"})
         assert refused.status_code == 429
         assert value(await client.call_tool("channels"))["channels"] == []  # the log costs nothing
 
 
-async def test_a_failure_of_the_model_is_a_result_in_plain_words(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site, mcp_client(site.url) as client:
+async def test_a_failure_of_the_model_is_a_result_in_plain_words(site: WebSite) -> None:
+    async with mcp_client(site.url) as client:
         result = await client.call_tool("ask", {"question": "are you there?"})
         assert result.is_error
         assert "Traceback" not in text(result)

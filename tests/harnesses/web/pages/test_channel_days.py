@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.chat_log.event import Event, EventType
+from storage.chat_log.event import EventType
 from tests.kit.web_site import WebSite, event, two_days, web_site
 
 HERE = "/channel/irc/%23ubuntu"
@@ -52,19 +52,24 @@ async def test_a_day_has_its_lines_and_leads_to_the_days_around_it(tmp_path: Pat
         assert f'rel="next" href="{HERE}?day=2009-10-01&amp;tz=UTC"' in between
 
 
-async def test_a_day_is_a_day_of_the_zone_also_when_the_clock_is_changed(site: WebSite) -> None:
+async def test_days_are_of_the_zone_and_several_stand_on_one_page(site: WebSite) -> None:
     page = await shown(site, f"{HERE}?day=2026-10-25&tz=Europe/Zurich")
     assert said(page) == ["Sunday begins", "Sunday ends"]
     assert "2026-10-25 00:00:00 CEST" in page
     assert "2026-10-25 23:59:00 CET" in page
     assert f'href="{HERE}?day=2026-10-24&amp;tz=Europe%2FZurich"' in page
-    assert said(await shown(site, f"{HERE}?day=2026-10-25")) == [
-        "Sunday ends",
-        "already Monday",
-    ]
+    assert said(await shown(site, f"{HERE}?day=2026-10-25")) == ["Sunday ends", "already Monday"]
+    page = await shown(site, f"{HERE}?day=2026-10-23&days=3&tz=Europe/Zurich")
+    assert said(page) == ["still Saturday", "Sunday begins", "Sunday ends"]
+    assert re.findall(r'data-day="([^"]*)"', page) == ["2026-10-24", "2026-10-25"]
+    assert "23 Oct 2026 – 25 Oct 2026" in page
 
 
-async def test_a_zone_is_chosen_once_for_a_browser(site: WebSite) -> None:
+async def test_a_link_to_a_day_names_its_zone_and_a_zone_is_chosen_once(site: WebSite) -> None:
+    page = await shown(site, f"{HERE}?day=2026-10-24")
+    (link,) = re.findall(r'rel="next" href="(.*?)"', page)
+    answer = await site.http.get(unescape(link), headers={"cookie": "terrarium_zone=Asia/Tokyo"})
+    assert said(answer.text) == ["Sunday ends", "already Monday"]
     form = {"zone": "Europe/Zurich", "next": f"{HERE}?day=2026-10-26"}
     chosen = await site.http.post("/zone", data=form)
     assert (chosen.status_code, chosen.headers["location"]) == (303, form["next"])
@@ -74,23 +79,13 @@ async def test_a_zone_is_chosen_once_for_a_browser(site: WebSite) -> None:
     assert chosen.headers["location"] == f"{HERE}?day=2026-10-26&tz=Europe%2FZurich"
 
 
-async def test_a_link_to_a_day_shows_everybody_the_same_lines(site: WebSite) -> None:
-    page = await shown(site, f"{HERE}?day=2026-10-24")
-    (link,) = re.findall(r'rel="next" href="(.*?)"', page)
-    answer = await site.http.get(unescape(link), headers={"cookie": "terrarium_zone=Asia/Tokyo"})
-    assert said(answer.text) == ["Sunday ends", "already Monday"]
-
-
-async def test_what_is_no_zone_is_refused(site: WebSite) -> None:
+async def test_what_is_no_zone_or_no_day_is_refused(site: WebSite) -> None:
     for zone in ["Mars/Base", "../../etc/passwd", "", "localtime", "a" * 200]:
         assert (await site.http.post("/zone", data={"zone": zone})).status_code == 422
         answer = await site.http.get(HERE, params={"tz": zone})
         assert answer.status_code == 422
         cookie = {"cookie": f"terrarium_zone={zone}"}
         assert (await site.http.get(HERE, headers=cookie)).status_code == 200
-
-
-async def test_what_is_no_day_is_refused(site: WebSite) -> None:
     for query in [
         "day=yesterday",
         "day=0001-01-01",
@@ -101,13 +96,6 @@ async def test_what_is_no_day_is_refused(site: WebSite) -> None:
         for page in ("channel", "text"):
             answer = await site.http.get(f"/{page}/irc/%23ubuntu?{query}")
             assert answer.status_code == 422, page
-
-
-async def test_several_days_stand_on_one_page(site: WebSite) -> None:
-    page = await shown(site, f"{HERE}?day=2026-10-23&days=3&tz=Europe/Zurich")
-    assert said(page) == ["still Saturday", "Sunday begins", "Sunday ends"]
-    assert re.findall(r'data-day="([^"]*)"', page) == ["2026-10-24", "2026-10-25"]
-    assert "23 Oct 2026 – 25 Oct 2026" in page
 
 
 async def test_a_day_of_many_lines_goes_on_on_a_second_page(tmp_path: Path) -> None:
@@ -143,25 +131,12 @@ async def test_a_day_can_be_had_as_plain_text(tmp_path: Path) -> None:
         ]
 
 
-async def test_a_short_address_leads_to_a_line(site: WebSite) -> None:
+async def test_short_and_permanent_addresses_lead_to_a_line(site: WebSite) -> None:
     message = (await site.get("/api/messages"))["messages"][1]
     found = await site.http.get(f"/line/{message['id']}", follow_redirects=False)
     assert (found.status_code, found.headers["location"]) == (307, message["link"])
     assert (await site.http.get("/line/77")).status_code == 404
     assert (await site.http.get("/line/no")).status_code == 422
-
-
-async def test_today_goes_on_by_itself_and_yesterday_does_not(tmp_path: Path) -> None:
-    old = event("long ago", time=datetime(2020, 1, 1, tzinfo=UTC))
-    async with web_site(tmp_path, events=[old]) as site:
-        await site.said("now")
-        today = datetime.now(UTC).date()
-        assert "data-tail=" in await shown(site, f"{HERE}?day={today}&days=2")
-        assert "data-tail=" not in await shown(site, f"{HERE}?day=2020-01-01")
-
-
-async def test_a_permanent_address_finds_its_time_where_the_id_is_unknown(site: WebSite) -> None:
-    message = (await site.get("/api/messages"))["messages"][1]
     link = message["link"]
     assert link.startswith(f"{HERE}?at={message['id']}&time=2026-10-24T22:00:00Z#e")
     assert f'id="e{message["id"]}"' in await shown(site, link)
@@ -171,7 +146,10 @@ async def test_a_permanent_address_finds_its_time_where_the_id_is_unknown(site: 
     assert lost.status_code == 404
 
 
-def test_the_real_days_are_what_the_tests_say() -> None:
-    days = {each.time.date() for each in two_days()}
-    assert [str(day) for day in sorted(days)] == ["2004-11-15", "2009-10-01"]
-    assert all(isinstance(each, Event) for each in two_days())
+async def test_today_goes_on_by_itself_and_yesterday_does_not(tmp_path: Path) -> None:
+    old = event("long ago", time=datetime(2020, 1, 1, tzinfo=UTC))
+    async with web_site(tmp_path, events=[old]) as site:
+        await site.said("now")
+        today = datetime.now(UTC).date()
+        assert "data-tail=" in await shown(site, f"{HERE}?day={today}&days=2")
+        assert "data-tail=" not in await shown(site, f"{HERE}?day=2020-01-01")

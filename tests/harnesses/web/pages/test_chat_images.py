@@ -124,11 +124,7 @@ async def test_an_image_is_pasted_or_chosen_removed_and_made_smaller_when_it_is_
 ) -> None:
     script = ScriptedOpenAI()
     script.able = {"vision": True}  # before the tendril asks for the card
-    async with (
-        script,
-        web_site(tmp_path, agent_url=script.url) as site,
-        browser() as chromium,
-    ):
+    async with script, web_site(tmp_path, agent_url=script.url) as site, browser() as chromium:
         page = await visit(chromium, f"{site.url}/chat")
         box, status = page.get_by_role("textbox", name="Your message"), page.get_by_role("status")
         pasted = """bytes => {

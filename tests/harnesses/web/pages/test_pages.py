@@ -55,7 +55,7 @@ async def test_a_page_without_any_line_says_what_to_do(chromium: Browser, tmp_pa
         await expect(page.locator("main")).to_contain_text("/join #terrarium")
 
 
-async def test_a_line_that_is_logged_appears_without_a_reload(seen: Seen) -> None:
+async def test_lines_appear_live_and_who_has_scrolled_up_is_told_and_not_moved(seen: Seen) -> None:
     async with seen("/channel/irc/%23ubuntu") as (site, page):
         await expect(page.locator("#state")).to_have_text("live")
         await site.said("elsewhere", channel="#other")
@@ -64,11 +64,6 @@ async def test_a_line_that_is_logged_appears_without_a_reload(seen: Seen) -> Non
         await expect(line.locator(".text")).to_have_text("fresh <b>frogs</b>")
         await expect(line).to_be_in_viewport()
         assert await page.locator("text=elsewhere").count() == 0
-
-
-async def test_joins_in_a_row_go_into_one_fold_also_while_live(seen: Seen) -> None:
-    async with seen("/channel/irc/%23ubuntu") as (site, page):
-        await expect(page.locator("#state")).to_have_text("live")
         await site.said("hello")
         for nick in ("ann", "bob"):
             await site.said("", nick=nick, type=EventType.JOIN)
@@ -76,11 +71,6 @@ async def test_joins_in_a_row_go_into_one_fold_also_while_live(seen: Seen) -> No
         await expect(fold.locator("summary")).to_have_text("ann joined, bob joined")
         await fold.locator("summary").click()
         await expect(fold.locator("ul > li")).to_have_count(2)
-
-
-async def test_a_reader_who_has_scrolled_up_is_told_and_not_moved(seen: Seen) -> None:
-    async with seen("/channel/irc/%23ubuntu") as (site, page):
-        await expect(page.locator("#state")).to_have_text("live")
         await page.evaluate("() => scrollTo({top: 0})")
         await site.said("down there")
         await expect(page.locator("#below")).to_have_text("1 new line ↓")
@@ -116,10 +106,7 @@ async def test_older_lines_are_a_link_away_and_a_permalink_finds_any_line(seen: 
         await page.goto(f"{site.url}/channel/irc/%23ubuntu#e{fourth}")  # not among the newest 200
         await page.wait_for_url(f"**?at={fourth}#e{fourth}")
         await expect(page.locator(f"#e{fourth}")).to_be_in_viewport()
-
-
-async def test_a_channel_is_found_without_its_mark_and_in_another_case(seen: Seen) -> None:
-    async with seen("/channel/irc/Ubuntu") as (site, page):
+        await page.goto(f"{site.url}/channel/irc/Ubuntu")  # without its mark, in another case
         assert page.url == f"{site.url}/channel/irc/%23ubuntu"
 
 
@@ -176,11 +163,8 @@ async def watched(chromium: Browser, url: str) -> tuple[Page, list[str]]:
     return page, errors
 
 
-async def test_the_chat_box_answers_and_shows_it_again_after_a_reload(seen: Seen) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        seen("/chat", agent_url=script.url) as (_, page),
-    ):
+async def test_the_chat_box_shows_an_answer_as_it_comes_and_after_a_reload(seen: Seen) -> None:
+    async with ScriptedOpenAI() as script, seen("/chat", agent_url=script.url) as (_, page):
         script.say("Two **frogs** <img src=x onerror=\"document.title='run'\">")
         await expect(page.locator("#welcome")).to_be_visible()
         await page.keyboard.type("what is <b>new</b>?")
@@ -194,13 +178,6 @@ async def test_the_chat_box_answers_and_shows_it_again_after_a_reload(seen: Seen
         await page.locator("#forget button").click()
         await expect(page.locator("#welcome")).to_be_visible()
         assert await page.locator(".asked").count() == 0
-
-
-async def test_an_answer_is_seen_while_it_is_written(seen: Seen) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        seen("/chat", agent_url=script.url) as (_, page),
-    ):
         script.hang("Once upon")
         await page.keyboard.type("a story")
         await page.keyboard.press("Enter")
@@ -230,9 +207,7 @@ async def test_a_login_in_the_browser_opens_the_page_that_was_asked_for(
     chromium: Browser, tmp_path: Path
 ) -> None:
     settings = {"token": "frogs"}
-    async with (
-        web_site(tmp_path, events=excerpt(), settings=settings) as site,
-    ):
+    async with web_site(tmp_path, events=excerpt(), settings=settings) as site:
         page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu?at={site.ids[8]}")
         await page.keyboard.type("frogs")
         await page.keyboard.press("Enter")

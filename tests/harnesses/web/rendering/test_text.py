@@ -16,20 +16,14 @@ from harnesses.web.rendering.text import (
 )
 
 
-def test_html_that_somebody_said_stays_text() -> None:
+def test_html_stays_text_and_formatting_and_overrides_are_left_out() -> None:
     assert render_line("<script>alert(1)</script>") == Markup(
         "&lt;script&gt;alert(1)&lt;/script&gt;"
     )
     assert "<img" not in render_line('"><img src=x onerror=alert(1)>')
-
-
-def test_irc_formatting_and_control_bytes_are_left_out() -> None:
     assert strip_formatting("\x02bold\x02 \x0304,12red\x03 \x04ff0000hex\x0f a\x00b\x1bc") == (
         "bold red hex abc"
     )
-
-
-def test_direction_overrides_are_left_out() -> None:
     assert strip_formatting("exe.\u202egpj\u2066 a\u2069") == "exe.gpj a"
 
 
@@ -56,13 +50,10 @@ def test_what_is_no_web_address_is_no_link(text: str) -> None:
     assert 'href="data' not in render_line(text)
 
 
-def test_what_was_found_is_marked_and_nothing_else() -> None:
+def test_what_was_found_is_marked_also_among_formatting_and_addresses() -> None:
     assert render_line("Frogs <b> frog", [(0, 5), (7, 8)]) == Markup(
         "<mark>Frogs</mark> &lt;<mark>b</mark>&gt; frog"
     )
-
-
-def test_marks_stay_in_their_places_among_formatting_and_addresses() -> None:
     assert render_line("\x02a\x02 \x0304,02red frog", [(14, 18)]) == Markup(
         "a red <mark>frog</mark>"
     )
@@ -90,13 +81,10 @@ def test_no_text_can_open_an_element_of_its_own(found: tuple[str, list[tuple[int
     )
 
 
-def test_markdown_is_formatted() -> None:
+def test_markdown_is_formatted_and_steps_keep_their_numbers() -> None:
     html = answer_html("**two** frogs:\n\n- a `b`\n\n| x |\n|---|\n| 1 |")
     for expected in ("<strong>two</strong>", "<li>a <code>b</code></li>", "<td>1</td>"):
         assert expected in html
-
-
-def test_steps_keep_their_numbers_across_code() -> None:
     assert '<ol start="2">' in answer_html("1. pull:\n```\ngit pull\n```\n2. build")
 
 
