@@ -35,10 +35,7 @@ PUBLIC_PATHS, METRICS_PATH = frozenset({"/health", "/ready"}), "/metrics"
 the metrics needs none on this machine."""
 
 ROUTINE = frozenset(
-    {
-        ("/v1/models/{name:path}", NotFound.status),
-        ("/v1/tendrils/{name}", HTTPStatus.NO_CONTENT),
-    }
+    {("/v1/models/{name:path}", NotFound.status), ("/v1/tendrils/{name}", HTTPStatus.NO_CONTENT)}
 )
 """Routes and statuses that are logged for debugging only. Tendrils look models up by names that
 mostly do not exist, and report every ten seconds: neither is news, and the reports of three

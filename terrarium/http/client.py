@@ -290,12 +290,7 @@ class ConnectionPool:
     """
 
     def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        patience: float,
-        keep_alive: bool = True,
+        self, url: str, headers: Mapping[str, str], *, patience: float, keep_alive: bool = True
     ) -> None:
         self._to = to = urlsplit(url)
         self._proxy = _proxy(to)

@@ -172,11 +172,7 @@ class LimitedConfig(uvicorn.Config):
 
     def __init__(self, app: Any, limits: HttpLimits, **options: Any) -> None:
         super().__init__(
-            app,
-            http=LimitedProtocol,
-            ws="none",
-            timeout_keep_alive=limits.idle,
-            **options,
+            app, http=LimitedProtocol, ws="none", timeout_keep_alive=limits.idle, **options
         )
         self.limits = limits
         self.open = Connections()

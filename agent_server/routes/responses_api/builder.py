@@ -83,10 +83,7 @@ class ResponseBuilder:
     """
 
     def __init__(
-        self,
-        request: ResponseRequest,
-        meta: ChunkMeta,
-        done: Callable[[ResponseBuilder], None],
+        self, request: ResponseRequest, meta: ChunkMeta, done: Callable[[ResponseBuilder], None]
     ) -> None:
         self._request = request
         self._meta = meta

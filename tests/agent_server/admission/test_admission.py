@@ -35,11 +35,7 @@ def asked(script: ScriptedOpenAI) -> list[str]:
 
 @asynccontextmanager
 async def client(
-    script: ScriptedOpenAI,
-    data: Path | None = None,
-    *,
-    slots: int = 1,
-    **policy: Any,
+    script: ScriptedOpenAI, data: Path | None = None, *, slots: int = 1, **policy: Any
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A server with so many slots and such a policy."""
     model = {"upstream": script.url, "slots": slots}
@@ -228,9 +224,7 @@ async def test_a_client_that_leaves_the_queue_or_its_answer_frees_its_place(
     assert asked(script) == ["first", "waiter"]
 
 
-async def test_answers_that_fail_or_break_off_give_their_place_back(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_answers_that_fail_or_break_off_give_their_place_back(script: ScriptedOpenAI) -> None:
     async with client(script) as http:
         for _ in range(3):
             script.fail(500, "no").cut("half of")

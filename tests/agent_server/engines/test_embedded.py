@@ -136,9 +136,7 @@ async def test_what_people_type_is_never_a_control_token(model_file: Path) -> No
     assert ends[0] == ends[1]
 
 
-async def test_a_prompt_whose_oldest_lines_were_left_out_is_not_read_anew(
-    model_file: Path,
-) -> None:
+async def test_a_prompt_whose_oldest_lines_were_left_out_is_not_read_anew(model_file: Path) -> None:
     lines = [f"<bob> this is line {number} of what we say here" for number in range(16)]
     cached = []
     model = {"path": str(model_file), "context": 1024, "slots": 2, "threads": 1}

@@ -267,9 +267,7 @@ async def test_with_a_key_every_name_is_answered() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_the_usage_of_all_choices_comes_once_and_counts_the_prompt_once(
-    stream: bool,
-) -> None:
+async def test_the_usage_of_all_choices_comes_once_and_counts_the_prompt_once(stream: bool) -> None:
     parts = (
         b'{"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}',
         b'{"choices": [{"index": 1, "delta": {"content": "b"}, "finish_reason": "stop"}]}',

@@ -235,10 +235,7 @@ async def test_an_upstream_that_only_chats_and_never_streams_is_enough() -> None
     function = {"name": "look", "arguments": '{"at": "sky"}'}
     called = {"id": "call_1", "type": "function", "function": function}
     message = {"role": "assistant", "content": "Hi.", "tool_calls": [called]}
-    async with (
-        plain_openai(message) as upstream,
-        agent_client({"upstream": upstream}) as http,
-    ):
+    async with plain_openai(message) as upstream, agent_client({"upstream": upstream}) as http:
         body = {"messages": [{"role": "user", "content": "hello"}]}
         whole = (await http.post("/v1/chat/completions", json=body)).json()
         assert whole["choices"][0]["message"]["content"] == "Hi."

@@ -209,12 +209,7 @@ async def test_another_file_of_that_name_is_never_written_over(
 
 @pytest.mark.parametrize(
     "source",
-    [
-        "hf:a/b/../../evil.gguf",
-        "hf:../b/evil.gguf",
-        "hf:a/b/.evil.gguf",
-        "hf:a/b/x\\..\\evil.gguf",
-    ],
+    ["hf:a/b/../../evil.gguf", "hf:../b/evil.gguf", "hf:a/b/.evil.gguf", "hf:a/b/x\\..\\evil.gguf"],
 )
 async def test_no_source_leads_out_of_the_folder(source: str, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "models"
@@ -292,13 +287,7 @@ def test_a_tier_means_its_model_and_built_in_the_one_that_comes_along(tmp_path: 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "..%2F..%2Fown.gguf",
-        "%2Ftmp%2Fzzz-own.gguf",
-        "..%5Cown.gguf",
-        ".hidden.gguf",
-        "%00.gguf",
-    ],
+    ["..%2F..%2Fown.gguf", "%2Ftmp%2Fzzz-own.gguf", "..%5Cown.gguf", ".hidden.gguf", "%00.gguf"],
 )
 async def test_no_address_leads_out_of_the_folder_of_models(
     name: str, hub: ModelHub, tmp_path: Path

@@ -135,10 +135,7 @@ async def test_an_answer_follows_a_json_schema(openai: AsyncOpenAI) -> None:
         model="terra",
         messages=HELLO,
         max_tokens=60,
-        response_format={
-            "type": "json_schema",
-            "json_schema": {"name": "mood", "schema": schema},
-        },
+        response_format={"type": "json_schema", "json_schema": {"name": "mood", "schema": schema}},
     )
     assert json.loads(answer.choices[0].message.content or "")["mood"] in ("good", "bad")
 

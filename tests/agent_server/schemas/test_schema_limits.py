@@ -54,10 +54,7 @@ TOO_LARGE = [
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with (
-        ScriptedOpenAI() as script,
-        agent_client({"upstream": script.url}) as client,
-    ):
+    async with ScriptedOpenAI() as script, agent_client({"upstream": script.url}) as client:
         yield client
 
 

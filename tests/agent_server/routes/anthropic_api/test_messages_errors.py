@@ -6,12 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from anthropic import (
-    APIStatusError,
-    AsyncAnthropic,
-    AuthenticationError,
-    NotFoundError,
-)
+from anthropic import APIStatusError, AsyncAnthropic, AuthenticationError, NotFoundError
 
 from tests.kit.agent_server import agent_server
 from tests.kit.messages import HELLO, WEATHER

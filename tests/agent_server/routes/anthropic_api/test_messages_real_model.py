@@ -50,9 +50,7 @@ async def test_the_real_model_must_call_a_tool(real: AsyncAnthropic) -> None:
     assert set(use.input) == {"city"}
 
 
-async def test_a_prompt_that_is_too_long_is_refused_by_the_real_model(
-    real: AsyncAnthropic,
-) -> None:
+async def test_a_prompt_that_is_too_long_is_refused_by_the_real_model(real: AsyncAnthropic) -> None:
     with pytest.raises(BadRequestError, match="1024"):
         await real.messages.create(
             model="terra", max_tokens=9, messages=[{"role": "user", "content": "hi " * 3000}]
