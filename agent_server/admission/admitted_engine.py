@@ -309,32 +309,28 @@ class AdmittedEngine:
 
     def _release(self, call: EngineCall, attributes: dict[str, Any]) -> None:
         """Release the slot, record the usage, also as attributes, and settle the reservation."""
-        used = call.total_usage()
+        context, metering, now = call.context, self._metering, time.monotonic()
+        used, meter, cost = call.total_usage(), context.meter, 0.0
         attributes["gen_ai.usage.input_tokens"] = used.prompt
         attributes["gen_ai.usage.output_tokens"] = used.completion
         # The scheduler shares out computation, so cached tokens are free there; quotas count them.
         self._queue.release(call.request, used.prompt - used.cached + used.completion)
-        cost = 0.0 if used == NO_USAGE else self._record(call, used)
-        self._metering.accounts.settle(call.reservation, used.prompt + used.completion, cost)
-
-    def _record(self, call: EngineCall, used: TokenUsage) -> float:
-        """Record the usage of a request; return its cost in the currency of the price table."""
-        context, metering, now = call.context, self._metering, time.monotonic()
-        if call.digests and call.usage:
-            self._history.add(context.key.name, call.digests, used.prompt)
-        # Keys can read at /usage what is recorded. The cost is computed from the same count: that
-        # of the true one would give it away.
-        used = call.told_usage(used)
-        if used.completion:
-            # The engine reports a usage at the end of an answer: it works again.
-            self._failed = self._failed and call.usage is None
-            self._mean_answer_tokens += (used.completion - self._mean_answer_tokens) * _EMA_ALPHA
-        metering.metrics.count_usage(context, self._name, used, call.first, now)
-        meter = context.meter
-        cost = metering.recorder.record(call.spender, used, requests=int(meter.usage is None))
-        meter.usage = used if meter.usage is None else meter.usage + used
-        meter.model = call.spender.model
-        return cost
+        if used != NO_USAGE:
+            if call.digests and call.usage:
+                self._history.add(context.key.name, call.digests, used.prompt)
+            if used.completion:
+                # The engine reports a usage at the end of an answer: it works again.
+                self._failed = self._failed and call.usage is None
+                newest = used.completion - self._mean_answer_tokens
+                self._mean_answer_tokens += newest * _EMA_ALPHA
+            # Keys can read at /usage what is recorded. The cost is computed from the same count:
+            # that of the true one would give it away.
+            told = call.told_usage(used)
+            metering.metrics.count_usage(context, self._name, told, call.first, now)
+            cost = metering.recorder.record(call.spender, told, requests=int(meter.usage is None))
+            meter.usage = told if meter.usage is None else meter.usage + told
+            meter.model = call.spender.model
+        metering.accounts.settle(call.reservation, used.prompt + used.completion, cost)
 
 
 def _engine_body(body: Mapping[str, Any], context: RequestContext) -> Mapping[str, Any]:
