@@ -25,6 +25,7 @@ from agent_server.engines.upstream_pool import UpstreamConfig
 from agent_server.errors import EngineMisconfigured, EngineUnavailable
 from agent_server.model_catalogue.machine import Gpu
 from terrarium.backoff import Backoff
+from terrarium.cancellation import run_beside
 from terrarium.file_watcher import file_stamp
 from terrarium.supervision import end_child
 
@@ -107,12 +108,8 @@ class EmbeddedEngine(Engine):
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Keep a child running for the duration of the block."""
-        async with asyncio.TaskGroup() as tasks:
-            keeper = tasks.create_task(self._supervise())
-            try:
-                yield
-            finally:
-                keeper.cancel()
+        async with run_beside(self._supervise()):
+            yield
 
     def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer from the child. Raises ApiError."""
@@ -182,7 +179,7 @@ class EmbeddedEngine(Engine):
                 await asyncio.sleep(pause)
 
     async def _run_child(self) -> ChildExit:
-        """Run one child from its start to its exit."""
+        """Run one child from its start to its exit, or until it stops responding."""
         # A new key for each child, passed through the pipe: the process list does not show it.
         spec = replace(self._spec, key=secrets.token_urlsafe(32))
         # In its own session, Ctrl-C at a terminal reaches only the server, which ends the child.
@@ -190,52 +187,42 @@ class EmbeddedEngine(Engine):
             sys.executable, "-m", "agent_server.engines.llama_child",
             stdin=PIPE, stdout=PIPE, start_new_session=True,
         )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            begun = await _hand_over(process, spec)
-            if begun is None:
+            begun: dict[str, Any] = {}
+            with suppress(BrokenPipeError, ConnectionResetError):
+                process.stdin.write(spec.as_line())
+                await process.stdin.drain()
+                async for line in process.stdout:
+                    # llama.cpp may write lines of its own to standard output.
+                    if line.startswith(b'{"url": '):
+                        begun = json.loads(line)
+                        break
+            if not begun:
                 return ChildExit(await process.wait(), has_loaded=False)
-            url = str(begun["url"])
             self._gpus = tuple(Gpu(**each) for each in begun["gpus"])
             # llama.cpp closes the connection after each stream, though it advertises keep-alive.
             http = HttpEngine(
-                UpstreamConfig([url], spec.key, spec.name, self._timeout, keep_alive=False)
+                UpstreamConfig([begun["url"]], spec.key, spec.name, self._timeout, keep_alive=False)
             )
             async with http.lifespan():
                 self._http = http
                 gpus = [gpu.name for gpu in self._gpus]
                 log.info("engine.started", pid=process.pid, model=spec.path, gpus=gpus)
-                return ChildExit(await self._until_ended_or_stuck(process, http), has_loaded=True)
+                async with run_beside(self._end_if_stuck(process, http)):
+                    # The output is drained, as a full pipe would block llama.cpp.
+                    while await process.stdout.read(1 << 16):
+                        pass
+                    return ChildExit(await process.wait(), has_loaded=True)
         finally:
             # First of all, so that no further request goes to a child that is being ended.
             self._http = None
             self._is_stuck = False
             await end_child(process, TERMINATE_TIMEOUT)
 
-    async def _until_ended_or_stuck(self, process: Process, http: HttpEngine) -> int:
-        """Return the exit status of a child, which is ended if it stops responding."""
-
-        async def until_ended() -> int:
-            # The output is drained, as a full pipe would block llama.cpp.
-            assert process.stdout is not None
-            while await process.stdout.read(1 << 16):
-                pass
-            return await process.wait()
-
-        ended = asyncio.create_task(until_ended())
-        stuck = asyncio.create_task(self._until_stuck(http))
-        try:
-            await asyncio.wait({ended, stuck}, return_when=asyncio.FIRST_COMPLETED)
-            if not ended.done():
-                log.error("engine.stuck", pid=process.pid)
-                await end_child(process, TERMINATE_TIMEOUT)
-            return await ended
-        finally:
-            for task in (ended, stuck):
-                task.cancel()
-            await asyncio.wait({ended, stuck})
-
-    async def _until_stuck(self, http: HttpEngine) -> None:
-        """Return once the child has not responded for so long that it must be ended.
+    async def _end_if_stuck(self, process: Process, http: HttpEngine) -> None:
+        """End the child once it has not responded for too long.
 
         llama.cpp compiles the grammar of a request in its main loop, and does not stop when the
         client disconnects: meanwhile it answers nobody.
@@ -253,6 +240,8 @@ class EmbeddedEngine(Engine):
                 if silent >= (
                     min(rules.abandoned, self._timeout) if is_abandoned else self._timeout
                 ):
+                    log.error("engine.stuck", pid=process.pid)
+                    await end_child(process, TERMINATE_TIMEOUT)
                     return
                 await asyncio.sleep(rules.look)
             aborted_posts, self._is_stuck = before, False
@@ -261,22 +250,3 @@ class EmbeddedEngine(Engine):
 def _child_body(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body for the child: without control tokens, and with the salt of its key."""
     return add_salt(escape_control_tokens(body))
-
-
-async def _hand_over(process: Process, spec: EngineSpec) -> dict[str, Any] | None:
-    """Send `spec` to the child; return its address and GPUs, or None if it exits first.
-
-    The child reports them once it has loaded the model.
-    """
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(spec.as_line())
-        await process.stdin.drain()
-    except (BrokenPipeError, ConnectionResetError):
-        return None
-    async for line in process.stdout:
-        # llama.cpp may write lines of its own to standard output.
-        if line.startswith(b'{"url": '):
-            return dict(json.loads(line))
-    return None

@@ -28,6 +28,7 @@ from agent_server.errors import (
     RateLimited,
     Unsupported,
 )
+from terrarium.cancellation import run_beside
 from terrarium.http.client import (
     ConnectFailed,
     ConnectionBroken,
@@ -319,15 +320,12 @@ class UpstreamEngine(Engine):
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Run the health checks; close all connections at the end."""
-        watching = {asyncio.create_task(self._watch(each)) for each in self._upstreams}
-        self._is_running = True
         try:
-            yield
+            async with run_beside(*map(self._watch, self._upstreams)):
+                self._is_running = True
+                yield
         finally:
             self._is_running = False
-            for task in watching:
-                task.cancel()
-            await asyncio.wait(watching)
             for each in self._upstreams:
                 await each.connection_pool.close()
 

@@ -126,12 +126,9 @@ class Metrics:
         self._upstreams: dict[str, Sequence[UpstreamState]] = {}
         registry.register(UpstreamCollector(self._upstreams))
 
-    def watch_disk(self, is_in_trouble: Callable[[], bool]) -> None:
-        """Have the gauge of the server's disk show `is_in_trouble()`."""
-        self._disk.set_function(is_in_trouble)
-
-    def watch_database(self, is_away: Callable[[], bool]) -> None:
-        """Have the gauge of the server's database show `is_away()`."""
+    def watch_storage(self, is_behind: Callable[[], bool], is_away: Callable[[], bool]) -> None:
+        """Have gauges of whether usage cannot be written, and of whether the database is away."""
+        self._disk.set_function(is_behind)
         self._database.set_function(lambda: not is_away())
 
     @contextmanager

@@ -66,14 +66,16 @@ class CompletionRenderer:
 
     def events(self, answer: ModelAnswer) -> Events:
         """Yield the objects of a stream as events."""
-        return openai_events(answer, self._parts)
+        head = self._meta.as_wire(OBJECT_TYPE)
 
-    def _parts(self, chunk: Chunk) -> Iterator[Chunk]:
-        choices = [self._choice(choice) for choice in chunk["choices"]]
-        if any(choice["text"] or choice["finish_reason"] for choice in choices):
-            yield {**self._meta.as_wire(OBJECT_TYPE), "choices": choices}
-        if chunk.get("usage") and self._include_usage:
-            yield {**self._meta.as_wire(OBJECT_TYPE), "choices": [], "usage": chunk["usage"]}
+        def convert(chunk: Chunk) -> Iterator[Chunk]:
+            choices = [self._choice(choice) for choice in chunk["choices"]]
+            if any(choice["text"] or choice["finish_reason"] for choice in choices):
+                yield {**head, "choices": choices}
+            if chunk.get("usage") and self._include_usage:
+                yield {**head, "choices": [], "usage": chunk["usage"]}
+
+        return openai_events(answer, convert)
 
     def _choice(self, choice: Chunk) -> dict[str, Any]:
         index = choice["index"]

@@ -58,7 +58,7 @@ async def test_interactive_requests_overtake_background_ones_that_wait(
     assert asked(script) == ["running", "question", "job"]
 
 
-async def test_a_background_request_without_a_word_makes_room_and_begins_again(
+async def test_background_without_a_word_makes_room_and_begins_again(
     script: ScriptedOpenAI,
 ) -> None:
     script.think().say("now")
@@ -122,19 +122,15 @@ async def test_a_client_that_leaves_while_it_makes_room_is_forgotten(
     assert asked(script) == ["job", "question"]
 
 
-async def test_an_upstream_with_priorities_is_told_who_waits(script: ScriptedOpenAI) -> None:
+async def test_only_an_upstream_with_priorities_is_told_who_waits(script: ScriptedOpenAI) -> None:
     async with agent_client({"upstream": script.url, "priority": True}) as http:
         await http.post(CHAT, json=says("question"))
         await http.post(CHAT, json=says("job"), headers=BACKGROUND)
         job = {"prompt": "job", "stream": True}
         await http.post("/v1/completions", json=job, headers=BACKGROUND)
-    assert [request["priority"] for request in script.requests] == [0, 1, 1]
-
-
-async def test_other_upstreams_are_told_nothing_of_priorities(script: ScriptedOpenAI) -> None:
     async with client(script) as http:
         await http.post(CHAT, json=says("job"), headers=BACKGROUND)
-    assert "priority" not in script.requests[0]
+    assert [request.get("priority") for request in script.requests] == [0, 1, 1, None]
 
 
 async def test_every_endpoint_that_makes_tokens_waits_for_a_place(script: ScriptedOpenAI) -> None:

@@ -142,6 +142,9 @@ def test_background_leaves_the_reserved_places_free() -> None:
     assert [bool(scheduler.start(0)) for _ in range(4)] == [True, True, True, False]
     scheduler.arrive(question := QueuedRequest("irc", 10))
     assert scheduler.start(0) is question
+    only = Scheduler(1, reserved=1)  # but alone it may have the only place
+    only.arrive(job := QueuedRequest("cron", 10, background=True))
+    assert only.start(0) is job
 
 
 def test_background_that_made_room_is_next_of_its_key_and_owes_nothing_for_it() -> None:
@@ -221,12 +224,6 @@ def test_background_keeps_nobody_from_beginning() -> None:
     assert scheduler.start(1) is question
 
 
-def test_background_alone_may_have_the_only_place() -> None:
-    scheduler = Scheduler(1, reserved=1)
-    scheduler.arrive(job := QueuedRequest("cron", 10, background=True))
-    assert scheduler.start(0) is job
-
-
 def test_a_key_at_its_limit_of_parallel_requests_lets_others_pass() -> None:
     scheduler = Scheduler(3)
     first, second, other = (
@@ -242,21 +239,13 @@ def test_a_key_at_its_limit_of_parallel_requests_lets_others_pass() -> None:
     assert scheduler.start(1) is second
 
 
-def test_a_full_queue_refuses_the_newcomer_whose_key_has_most_waiting() -> None:
+def test_a_full_queue_refuses_who_has_most_waiting_and_makes_room_for_others() -> None:
     scheduler = Scheduler(1, most_waiting=3)
-    for _ in range(4):
-        assert scheduler.arrive(QueuedRequest("flood", 10)) is None
-        scheduler.start(0)
-    late = QueuedRequest("flood", 10)
-    assert scheduler.arrive(late) is late
-
-
-def test_a_flood_keeps_nobody_out_of_a_full_queue() -> None:
-    scheduler = Scheduler(1, most_waiting=3)
-    flood = [QueuedRequest("flood", 10) for _ in range(4)]
+    *flood, late = [QueuedRequest("flood", 10) for _ in range(5)]
     for request in flood:
-        scheduler.arrive(request)
+        assert scheduler.arrive(request) is None
         scheduler.start(0)
+    assert scheduler.arrive(late) is late
     assert scheduler.arrive(QueuedRequest("quiet", 10)) is flood[-1]
 
 

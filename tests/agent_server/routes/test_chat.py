@@ -202,18 +202,6 @@ async def test_half_a_character_does_not_break_an_answer(
             assert "error" not in answer.text or 'error":null' in answer.text
 
 
-async def test_a_strange_request_id_is_not_echoed_unless_it_is_plain(
-    http: httpx2.AsyncClient,
-) -> None:
-    for header in (b"a b", b"\xff", b"x" * 129, b"a\tb", b'"><script>'):
-        answer = await http.get("/v1/models", headers=[(b"x-request-id", header)])
-        echoed = answer.headers["x-request-id"]
-        assert echoed.isascii()
-        assert echoed.isprintable()
-        assert " " not in echoed
-        assert len(echoed) <= 128
-
-
 async def test_names_that_clients_make_up_cannot_become_headers(http: httpx2.AsyncClient) -> None:
     for name in ("x\r\nset-cookie: a=b", "x\n\ndata: y", "\ud800", "\0"):
         for body in ({"messages": HELLO, "model": name}, {"messages": HELLO, name: 1}):
