@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from agent_server.models.measurements import TEST_CASES, TEST_TOOLS
+from agent_server.models.measurements import TEST_CASES, TEST_TOOLS, PromptSpeed
 from tests.kit.agent_server import EngineAddress, agent_client, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -173,17 +173,9 @@ async def test_a_test_that_broke_off_is_begun_again(tmp_path: Path) -> None:
         script.default = chooser(lambda number: True)
         async with agent_client(small_upstream(script), data=tmp_path) as http:
             card = await until(http, is_judged)
+            usage = (await http.get("/usage")).json()
     assert card["capabilities"]["chooses_tools"] is True
-
-
-async def test_what_the_server_asks_by_itself_is_in_its_own_name(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        agent_client(small_upstream(script), data=tmp_path) as http,
-    ):
-        await until(http, is_judged)
-        usage = (await http.get("/usage")).json()
-    assert "terrarium" in json.dumps(usage)
+    assert "terrarium" in json.dumps(usage), "what the server asks by itself is in its own name"
 
 
 async def test_before_the_engine_has_told_what_it_is_nothing_is_taken_for_granted(
@@ -200,3 +192,44 @@ async def test_before_the_engine_has_told_what_it_is_nothing_is_taken_for_grante
         assert (await http.get("/ready")).status_code == 503
         named = (await http.get("/v1/models/terra:big-70b")).json()
         assert (named["parameters"], named["capabilities"]["chooses_tools"]) == (70 * 10**9, True)
+
+
+def timings(tokens: Any, milliseconds: float) -> dict[str, Any]:
+    return {"choices": [], "timings": {"prompt_n": tokens, "prompt_ms": milliseconds}}
+
+
+def test_timings_of_the_engine_count() -> None:
+    speed = PromptSpeed()
+    speed.observe({"choices": [{"index": 0, "delta": {"content": "Hi"}}]})
+    assert speed.rate is None
+    speed.observe(timings(100, 200.0))
+    assert speed.rate == pytest.approx(500)
+
+
+def test_what_came_from_a_cache_says_nothing_of_reading() -> None:
+    speed = PromptSpeed()
+    speed.observe(timings(4, 90.0))
+    speed.observe(timings("x", 90.0))
+    speed.observe({"choices": [], "timings": None})
+    assert speed.rate is None
+
+
+def test_the_estimate_goes_with_the_time_and_large_prompts_weigh_more() -> None:
+    speed = PromptSpeed()
+    speed.note(1_000, 2.0)
+    speed.note(100, 1.0)
+    assert speed.rate == pytest.approx(366, rel=0.01)
+    for _ in range(20):
+        speed.note(1_000, 1.0)
+    assert speed.rate == pytest.approx(1_000, rel=0.1)
+
+
+def test_an_earlier_start_is_believed_until_answers_tell_better() -> None:
+    speed = PromptSpeed()
+    for rate in (0, 100, 400, 50):
+        speed.seed(rate)
+    assert speed.rate == pytest.approx(400)
+    speed.note(968, 9.92)
+    assert speed.rate == pytest.approx(100, rel=0.02)
+    speed.seed(10_000)
+    assert speed.rate == pytest.approx(100, rel=0.02)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,8 +13,11 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from openai.types.responses import FunctionToolParam, Response
 
-from tests.kit.agent_server import EngineAddress, agent_server
+from agent_server.response_store import ResponseStore, StoredResponse
+from storage.usage.api_keys import Key
+from tests.kit.agent_server import EngineAddress, agent_client, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.server_keys import make_keys
 
 pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
 
@@ -328,3 +332,79 @@ async def test_the_real_model_must_call_a_tool_and_follow_a_schema(real: AsyncOp
         await real.responses.create(model="terra", input="hi " * 3000)
     assert failure.value.code == "context_length_exceeded"
     assert failure.value.param == "input"
+
+
+async def test_a_response_is_kept_until_it_is_deleted(openai: AsyncOpenAI) -> None:
+    made = await openai.responses.create(model="terra", input="x")
+    assert (await openai.responses.retrieve(made.id)).output_text == made.output_text
+    await openai.responses.delete(made.id)
+    with pytest.raises(NotFoundError):
+        await openai.responses.retrieve(made.id)
+    with pytest.raises(NotFoundError):
+        await openai.responses.delete(made.id)
+    with pytest.raises(BadRequestError) as failure:
+        await openai.responses.create(model="terra", input="x", previous_response_id=made.id)
+    assert failure.value.code == "previous_response_not_found"
+    assert failure.value.param == "previous_response_id"
+
+
+async def test_a_response_that_is_not_to_be_stored_is_not(openai: AsyncOpenAI) -> None:
+    made = await openai.responses.create(model="terra", input="x", store=False)
+    assert made.status == "completed"
+    with pytest.raises(NotFoundError):
+        await openai.responses.retrieve(made.id)
+
+
+async def test_a_stream_is_kept_when_it_is_complete(openai: AsyncOpenAI) -> None:
+    async with openai.responses.stream(model="terra", input="x") as stream:
+        made = await stream.get_final_response()
+    assert (await openai.responses.retrieve(made.id)).status == "completed"
+
+
+async def test_one_key_does_not_see_the_responses_of_another(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with agent_client({"upstream": script.url}, None, tmp_path) as http:
+        keys = await make_keys(http, tmp_path, Key("irc"), Key("web"))
+        irc, web = keys["irc"], keys["web"]
+        made = await http.post("/v1/responses", json={"input": "x"}, headers=irc)
+        place = f"/v1/responses/{made.json()['id']}"
+        for method in ("GET", "DELETE"):
+            assert (await http.request(method, place, headers=web)).status_code == 404
+        follow = {"input": "x", "previous_response_id": made.json()["id"]}
+        assert (await http.post("/v1/responses", json=follow, headers=web)).status_code == 400
+        assert (await http.get(place, headers=irc)).status_code == 200
+
+
+def test_the_store_forgets_what_was_used_longest_ago() -> None:
+    store = ResponseStore(most=2)
+    for name in ("a", "b"):
+        store.save("irc", stored(name))
+    assert store.get("irc", "a") is not None
+    store.save("irc", stored("c"))
+    assert present(store, "abc") == "ac"
+
+
+def test_the_store_is_bounded_in_bytes() -> None:
+    size = stored("a").size
+    store = ResponseStore(largest=2 * size)
+    for name in ("a", "b", "c"):
+        store.save("irc", stored(name))
+    assert present(store, "abc") == "bc"
+    store.save("irc", stored("d", b"long" * size))
+    assert present(store, "bcd") == "bc"
+    assert store.delete("irc", "b")
+    store.save("irc", stored("e"))
+    assert present(store, "ce") == "ce"
+    store.save("irc", stored("c"))
+    assert present(store, "ce") == "ce"
+
+
+def present(store: ResponseStore, names: str) -> str:
+    """Return those of the names that are stored."""
+    found = [name for name in names if store.get("irc", name)]
+    return "".join(found)
+
+
+def stored(name: str, text: bytes = b"") -> StoredResponse:
+    return StoredResponse(name, b'{"output":"%s"}' % text, b"[]", "session")
