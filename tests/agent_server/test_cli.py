@@ -74,9 +74,7 @@ async def until_listening(url: str) -> None:
 
 
 @pytest.mark.slow
-async def test_the_server_answers_with_the_model_of_model_path(
-    tmp_path: Path, model_file: Path
-) -> None:
+async def test_the_server_answers_with_its_model_path(tmp_path: Path, model_file: Path) -> None:
     small = {"MODEL_CONTEXT": "512", "MODEL_SLOTS": "1", "MODEL_THREADS": "1"}
     env = {"MODEL_PATH": str(model_file), **small}
     async with running(tmp_path, **env) as (process, url):
@@ -149,9 +147,7 @@ async def test_what_cannot_work_is_said_in_one_line(tmp_path: Path) -> None:
         assert wanted in err
 
 
-async def test_pull_resumes_a_broken_download_and_list_shows_it(
-    tmp_path: Path, model_file: Path
-) -> None:
+async def test_pull_resumes_a_download_and_list_shows_it(tmp_path: Path, model_file: Path) -> None:
     ranges: list[str | None] = []
 
     async def serve(request: Request) -> Response:

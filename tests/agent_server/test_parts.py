@@ -135,8 +135,6 @@ def test_a_host_that_others_reach_needs_a_key(host: str) -> None:
         ({"irc": "secret of the admin"}, "two keys are the same"),
     ],
 )
-def test_a_configured_key_has_a_name_and_a_secret_of_its_own(
-    keys: dict[str, str], message: str
-) -> None:
+def test_a_configured_key_has_its_own_name_and_secret(keys: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         server(admin_key="secret of the admin", keys=keys)

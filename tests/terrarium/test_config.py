@@ -45,9 +45,7 @@ def test_an_empty_variable_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("name", ["OWNER", "GARDEN_OWNER"])
-def test_a_key_with_a_short_name_can_be_set_by_either(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_can_be_set_by_its_short_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "ada")
     assert garden(owner="bob").owner == "ada"
 
@@ -102,9 +100,7 @@ def test_a_value_where_a_table_should_be_is_refused() -> None:
         (None, "no such file; give another with --config FILE"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(
-    content: bytes | None, message: str, tmp_path: Path
-) -> None:
+def test_an_error_in_a_file_is_told(content: bytes | None, message: str, tmp_path: Path) -> None:
     file = tmp_path / "terrarium.toml"
     if content is not None:
         file.write_bytes(content)
@@ -121,9 +117,7 @@ def test_the_file_beside_us_is_found_by_itself_and_may_be_missing(
     assert load(None, tmp_path).tables == {"web": {"port": 9}}
 
 
-def test_the_log_is_in_the_data_folder_unless_it_is_put_elsewhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_log_is_in_the_data_folder_unless_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config({}, None, Path("data"))
     assert log_path(config) == Path("data/irc.db")
     monkeypatch.setenv("DB_PATH", "/srv/log.db")

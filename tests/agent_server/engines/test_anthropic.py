@@ -168,9 +168,7 @@ REFUSED: dict[str, Any] = {
 }
 
 
-async def test_what_cannot_be_said_there_is_refused_by_name_and_errors_are_told_in_our_terms() -> (
-    None
-):
+async def test_what_is_unsupported_there_is_refused_and_errors_are_told_in_our_terms() -> None:
     async with chain() as (script, http):
         for field, value in REFUSED.items():
             answer = await http.post(CHAT, json={**HELLO, field: value})

@@ -63,9 +63,7 @@ async def said(client: AsyncOpenAI, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_thoughts_words_calls_usage_and_the_card_are_the_same_of_every_kind(
-    kind: Kind,
-) -> None:
+async def test_thoughts_words_calls_usage_and_card_are_alike_of_every_kind(kind: Kind) -> None:
     async with upstream_server(kind) as upstream, sdk(upstream.url) as client:
         answer = await client.chat.completions.create(model="terra", messages=HELLO)
         streamed = client.chat.completions.stream(
@@ -103,9 +101,7 @@ async def test_thoughts_words_calls_usage_and_the_card_are_the_same_of_every_kin
 @pytest.mark.parametrize(
     ("parameters", "window"), [("", 4096), ('stop "a"\nnum_ctx                16384', 16384)]
 )
-async def test_the_window_of_ollama_is_known_once_it_has_loaded_the_model(
-    parameters: str, window: int
-) -> None:
+async def test_the_window_of_ollama_is_known_once_loaded(parameters: str, window: int) -> None:
     async with upstream_server("ollama") as upstream:
         upstream.parameters = parameters
         async with sdk(upstream.url) as client:

@@ -63,9 +63,7 @@ def child() -> psutil.Process:
     return children()[-1]
 
 
-async def test_the_engine_takes_its_own_key_only_and_killed_ends_its_stream_and_comes_back(
-    model_file: Path,
-) -> None:
+async def test_the_engine_takes_its_key_only_and_comes_back_once_killed(model_file: Path) -> None:
     async with agent_server(small(model_file)) as url, httpx2.AsyncClient(timeout=PATIENCE) as http:
         process = child()
         (listening,) = (c for c in process.net_connections("tcp") if c.status == "LISTEN")
@@ -90,9 +88,7 @@ async def test_the_engine_takes_its_own_key_only_and_killed_ends_its_stream_and_
         assert answer.status_code == 200
 
 
-async def test_requests_while_the_engine_is_away_get_503_and_when_to_come_again(
-    model_file: Path,
-) -> None:
+async def test_requests_while_the_engine_is_away_get_503_and_retry_after(model_file: Path) -> None:
     before = children()
     async with (
         unready_server(small(model_file)) as url,
@@ -188,9 +184,7 @@ async def answered(engine: EmbeddedEngine, **more: object) -> bool:
     return [chunk async for chunk in engine.chat(body, None)] != []
 
 
-async def test_an_engine_that_no_longer_answers_is_not_ready_and_is_replaced(
-    model_file: Path,
-) -> None:
+async def test_an_engine_that_is_stuck_is_not_ready_and_is_replaced(model_file: Path) -> None:
     engine = EmbeddedEngine(
         EngineSpec(str(model_file), "terra", 512, 1, 1, ""), timeout=4, watchdog=SOON
     )
@@ -340,9 +334,7 @@ async def test_the_engine_ends_when_its_supervisor_is_killed(model_file: Path) -
 
 
 @pytest.mark.parametrize(("thinks", "word"), [(False, "plainly"), (True, "after thinking")])
-def test_a_model_thinks_before_it_answers_only_when_told_to(
-    model_file: Path, thinks: bool, word: str
-) -> None:
+def test_a_model_thinks_only_when_told_to(model_file: Path, thinks: bool, word: str) -> None:
     spec = EngineSpec(str(model_file), "terra", 512, 1, 1, "key", thinks)
     params = parameters(spec)
     params.chat_template = "{% if enable_thinking %}after thinking{% else %}plainly{% endif %}"

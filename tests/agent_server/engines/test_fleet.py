@@ -106,9 +106,7 @@ async def test_the_metrics_show_which_upstream_is_down() -> None:
         assert up in text
 
 
-async def test_a_router_is_told_the_conversation_but_not_its_name_and_the_trace_of_a_client() -> (
-    None
-):
+async def test_a_router_is_told_the_conversation_without_its_name_and_the_trace() -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     async with (
         upstream_server("vllm") as upstream,

@@ -47,9 +47,7 @@ def events(body: str) -> list[Any]:
     return [json.loads(line) for line in lines[:-1]]
 
 
-async def test_calls_null_content_and_pictures_reach_the_upstream_as_they_came(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_calls_nulls_and_pictures_reach_the_upstream_as_sent(script: ScriptedOpenAI) -> None:
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     call = {
         "id": "call_1",
@@ -118,9 +116,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_errors_of_the_upstream_come_as_openai_errors(
-    script: ScriptedOpenAI, stream: bool
-) -> None:
+async def test_upstream_errors_come_as_openai_errors(script: ScriptedOpenAI, stream: bool) -> None:
     async with client(script) as http:
         for status, message, wanted, code in ERRORS:
             script.fail(status, message, headers={"retry-after": "7"})
@@ -178,9 +174,7 @@ async def test_a_client_that_leaves_is_left_by_the_upstream_request_too(
     assert used["completion_tokens"] or how == {"stream": False}
 
 
-async def test_a_short_answer_is_asked_for_as_a_whole_where_nobody_needs_its_pieces(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_a_short_answer_is_asked_for_whole_unless_streamed(script: ScriptedOpenAI) -> None:
     few = {"max_tokens": 20}
     async with client(script, timeout=20) as http:
         for how in (few, {"max_tokens": 21}, {}, {**few, "stream": True}):
@@ -240,9 +234,7 @@ async def test_an_upstream_that_only_chats_and_never_streams_is_enough() -> None
         assert counted == {"count": 13, "max_model_len": 32_768, "tokens": [], "estimated": True}
 
 
-async def test_an_upstreams_own_count_is_passed_on_and_else_tokens_are_estimated(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_tokens_are_counted_by_the_upstream_or_estimated(script: ScriptedOpenAI) -> None:
     script.max_model_len = 99
     image = {"type": "base64", "media_type": "image/png", "data": "A" * 40_000}
     pictured = [{"type": "text", "text": "hello " * 100}, {"type": "image", "source": image}]
@@ -263,9 +255,7 @@ async def test_an_upstreams_own_count_is_passed_on_and_else_tokens_are_estimated
 @pytest.mark.parametrize(
     ("wanted", "words"), [({"n": 2}, "ignores n"), ({"logprobs": True}, "no logprobs")]
 )
-async def test_an_engine_that_ignores_a_field_is_told(
-    stream: bool, wanted: dict[str, Any], words: str
-) -> None:
+async def test_an_ignored_field_is_told(stream: bool, wanted: dict[str, Any], words: str) -> None:
     async with (
         plain_openai({"role": "assistant", "content": "Hi."}) as upstream,
         agent_client({"upstream": upstream}) as http,
@@ -315,9 +305,7 @@ async def test_metrics_count_requests_and_tokens(script: ScriptedOpenAI) -> None
     assert f"terrarium_first_token_seconds_count{{{whose}}} 2.0" in text
 
 
-async def test_vllm_is_given_a_salt_for_each_key_and_others_are_not(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_only_vllm_gets_a_salt_for_each_key(script: ScriptedOpenAI, tmp_path: Path) -> None:
     script.cached_tokens = 1
     for owner in ("vllm", "script"):
         script.owner = owner
@@ -339,9 +327,7 @@ async def test_vllm_is_given_a_salt_for_each_key_and_others_are_not(
             assert cached == [0, 0, 0]
 
 
-async def test_the_default_temperature_of_a_model_is_sent_unless_a_request_names_one(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_the_default_temperature_is_sent_unless_one_is_named(script: ScriptedOpenAI) -> None:
     other = {"upstream": script.url}
     async with agent_client({**other, "temperature": 0.2, "models": {"other": other}}) as http:
         for named in ({}, {"temperature": 0}, {"temperature": None}, {"model": "other"}):

@@ -123,9 +123,7 @@ async def test_hints_that_change_nothing_are_accepted_and_kept_from_the_engine(
     assert script.requests[1]["messages"][1] == {"role": "assistant", "content": "hello"}
 
 
-async def test_an_unknown_address_a_wrong_method_and_broken_json_are_error_objects(
-    http: httpx2.AsyncClient,
-) -> None:
+async def test_unknown_paths_methods_and_broken_json_are_errors(http: httpx2.AsyncClient) -> None:
     for path, status, words in (
         ("/v1/nothing", 404, "/v1/nothing"), ("/nothing", 404, "/nothing"), (CHAT, 405, "GET"),
     ):  # fmt: skip

@@ -113,9 +113,7 @@ def test_a_budget_that_could_never_be_used_up_is_refused(wrong: dict[str, Any], 
         UsageSettings.model_validate(wrong)
 
 
-async def test_a_person_whose_budget_is_used_up_is_refused_and_others_are_not(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_who_has_used_up_a_budget_is_refused_and_others_not(script: ScriptedOpenAI) -> None:
     usage = {"budgets": {"people": {"per": "person", "tokens_per_day": 3}}}
     async with agent_client({"upstream": script.url}, usage=usage) as http:
         ada, bob = {"x-person": "5eed"}, {"x-person": "f00d"}
@@ -165,9 +163,7 @@ def of_two(small: ScriptedOpenAI, big: ScriptedOpenAI) -> dict[str, Any]:
     return {"upstream": small.url, "models": others, "aliases": {"best": ["big", "terra"]}}
 
 
-async def test_what_was_spent_of_a_model_is_known_after_a_restart_and_the_next_model_answers(
-    tmp_path: Path,
-) -> None:
+async def test_what_was_spent_survives_a_restart_and_the_next_model_answers(tmp_path: Path) -> None:
     usage = {"prices": PRICES, "budgets": {"money": {"model": "big", "cost_per_day": 3}}}
     async with ScriptedOpenAI() as small, ScriptedOpenAI() as big:
         for models in (["big", "terra"], ["terra"]):

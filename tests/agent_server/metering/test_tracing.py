@@ -152,9 +152,7 @@ async def test_a_failed_request_has_its_kind_but_no_text_and_embeddings_are_a_sp
     assert found["gen_ai.request.model"] == "terra:m"
 
 
-async def test_a_collector_that_hangs_delays_neither_answers_nor_the_stop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_hanging_collector_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:  # it never answers
         monkeypatch.setenv(ENDPOINT, f"http://127.0.0.1:{listener.getsockname()[1]}")
         async with ScriptedOpenAI(model="m") as upstream:

@@ -49,9 +49,7 @@ async def requests_of(http: httpx2.AsyncClient) -> int:
     return int(total["requests"])
 
 
-async def test_a_locked_file_fails_no_answer_and_loses_no_row(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_a_locked_file_loses_no_answer_or_row(script: ScriptedOpenAI, tmp_path: Path) -> None:
     async with agent_client({"upstream": script.url}, None, tmp_path) as http:
         with closing(sqlite3.connect(server_path(tmp_path), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")

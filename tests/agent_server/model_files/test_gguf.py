@@ -61,9 +61,7 @@ def test_layers_without_attention_need_no_cache(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("memory", "context"), [(64 * GB, 8192), (3 * GB, 4096), (2 * GB, 2048), (GB, 2048)]
 )
-def test_a_window_is_as_large_as_the_memory_allows(
-    tmp_path: Path, memory: int, context: int
-) -> None:
+def test_a_window_is_as_large_as_memory_allows(tmp_path: Path, memory: int, context: int) -> None:
     path = header(tmp_path / "m.gguf", eight())
     assert fitting_context(path, 2, memory) == context
 
@@ -84,9 +82,7 @@ def test_a_window_is_never_larger_than_the_model_was_trained_for(tmp_path: Path)
         b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 2) + b"\xff\xff",
     ],
 )
-def test_a_broken_header_is_an_error_and_counts_as_one_of_a_small_model(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_a_broken_header_is_an_error_and_counts_as_small(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(content)
     with pytest.raises(HeaderError):

@@ -236,9 +236,7 @@ async def test_of_commands_that_come_and_go_one_at_a_time_has_the_file(tmp_path:
     assert inside(tmp_path) == []
 
 
-async def test_the_command_names_what_to_set_and_the_settings_find_the_file(
-    hub: ModelHub, tmp_path: Path
-) -> None:
+async def test_the_command_names_what_to_set(hub: ModelHub, tmp_path: Path) -> None:
     words = ("pull", "hf:someone/a-model-GGUF/a-model.gguf")
     status, out, err = await ended(await start(tmp_path, "model", *words, HF_ENDPOINT=hub.url))
     file = tmp_path / "cache" / "terrarium" / "models" / "a-model.gguf"
@@ -252,9 +250,7 @@ def settings(tmp_path: Path, **model: str) -> ModelSettings:
 
 
 @pytest.mark.parametrize("entry", NAMES, indirect=True)
-def test_a_name_in_place_of_a_path_means_the_pulled_file(
-    entry: CatalogueEntry, tmp_path: Path
-) -> None:
+def test_a_name_as_a_path_means_the_pulled_file(entry: CatalogueEntry, tmp_path: Path) -> None:
     found = settings(tmp_path, path=entry.name)
     assert (found.file, found.pulled_name) == (tmp_path / entry.file, entry.name)
     assert found.tool_mode == "constrained"
@@ -276,9 +272,7 @@ def test_a_tier_means_its_model_and_built_in_the_one_that_comes_along(tmp_path: 
     "name",
     ["..%2F..%2Fown.gguf", "%2Ftmp%2Fzzz-own.gguf", "..%5Cown.gguf", ".hidden.gguf", "%00.gguf"],
 )
-async def test_no_address_leads_out_of_the_folder_of_models(
-    name: str, hub: ModelHub, tmp_path: Path
-) -> None:
+async def test_no_address_leads_out_of_the_folder(name: str, hub: ModelHub, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "models"
     folder.mkdir(parents=True)
     for source in ("a/b/../../evil", "../b/evil", "a/b/.evil", "a/b/x\\..\\evil"):
@@ -292,9 +286,7 @@ async def test_no_address_leads_out_of_the_folder_of_models(
     assert "zzz-own.gguf" not in os.listdir("/tmp")
 
 
-async def test_by_force_a_file_is_replaced_once_the_new_one_is_whole(
-    hub: ModelHub, tmp_path: Path
-) -> None:
+async def test_by_force_a_file_is_replaced_by_a_whole_one(hub: ModelHub, tmp_path: Path) -> None:
     mine = tmp_path / "own.gguf"
     mine.write_bytes(b"GGUF of my own")
     source = "hf:owner/repository/own.gguf"

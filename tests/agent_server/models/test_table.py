@@ -113,9 +113,7 @@ async def until_logged(logs: list[Any], event: str) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("told", [True, False])
-async def test_the_table_follows_its_file_and_answers_under_way_end_well(
-    tmp_path: Path, told: bool
-) -> None:
+async def test_the_table_follows_its_file_and_old_answers_end(tmp_path: Path, told: bool) -> None:
     path, gauge = tmp_path / "terrarium.toml", 'terrarium_slots{{model="{}"}}'
     async with ScriptedOpenAI() as one, ScriptedOpenAI() as two:
         toml(path, {"upstream": one.url})
@@ -143,9 +141,7 @@ async def test_the_table_follows_its_file_and_answers_under_way_end_well(
                 assert gauge.format("new") in found
 
 
-async def test_budgets_and_prices_follow_the_file_and_know_what_was_spent_today(
-    tmp_path: Path,
-) -> None:
+async def test_budgets_and_prices_follow_the_file_and_know_what_was_spent(tmp_path: Path) -> None:
     path = tmp_path / "terrarium.toml"
     ada, bob = ({"x-person": each} for each in ("5eed", "f00d"))
     async with ScriptedOpenAI() as script:

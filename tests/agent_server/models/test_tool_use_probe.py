@@ -86,9 +86,7 @@ async def test_the_built_in_model_says_its_size_and_its_speed_and_is_not_tested(
     assert known["prompt_tokens_per_second"] is not None, "it is kept from one start to the next"
 
 
-async def test_an_upstream_has_no_speed_even_if_it_reports_one(
-    engine: EngineAddress, tmp_path: Path
-) -> None:
+async def test_an_upstream_has_no_speed(engine: EngineAddress, tmp_path: Path) -> None:
     async with agent_client(engine.settings(), data=tmp_path) as http:
         messages = [{"role": "user", "content": "word " * 100 + str(tmp_path)}]
         await http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 2})
@@ -96,9 +94,7 @@ async def test_an_upstream_has_no_speed_even_if_it_reports_one(
     assert card["prompt_tokens_per_second"] is None
 
 
-async def test_a_small_upstream_that_is_near_is_tested_once_and_the_result_is_kept(
-    tmp_path: Path,
-) -> None:
+async def test_a_small_upstream_that_is_near_is_tested_once_and_remembered(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         model = small_upstream(script)
         script.default = chooser(lambda number: number not in (0, 1))
@@ -141,9 +137,7 @@ async def test_a_model_that_thinks_before_it_calls_a_tool_passes(tmp_path: Path)
         lambda number: number < 7,
     ],
 )
-async def test_a_model_that_guesses_does_not_pass(
-    tmp_path: Path, right: Callable[[int], bool]
-) -> None:
+async def test_a_guessing_model_does_not_pass(tmp_path: Path, right: Callable[[int], bool]) -> None:
     async with ScriptedOpenAI() as script:
         script.default = chooser(right)
         async with agent_client(small_upstream(script), data=tmp_path) as http:
@@ -151,9 +145,7 @@ async def test_a_model_that_guesses_does_not_pass(
     assert card["capabilities"]["chooses_tools"] is False
 
 
-async def test_until_the_test_is_done_the_card_says_so_and_questions_are_answered(
-    tmp_path: Path,
-) -> None:
+async def test_until_it_is_tested_the_card_says_so_and_answers_are_given(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         script.think()
         async with agent_client(small_upstream(script), data=tmp_path) as http:
@@ -178,9 +170,7 @@ async def test_a_test_that_broke_off_is_begun_again(tmp_path: Path) -> None:
     assert "terrarium" in json.dumps(usage), "what the server asks by itself is in its own name"
 
 
-async def test_before_the_engine_has_told_what_it_is_nothing_is_taken_for_granted(
-    tmp_path: Path,
-) -> None:
+async def test_before_the_engine_tells_what_it_is_nothing_is_assumed(tmp_path: Path) -> None:
     model = {"upstream": "http://127.0.0.1:9"}
     async with (
         unready_server(model, data=tmp_path) as url,

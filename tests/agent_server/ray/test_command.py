@@ -49,9 +49,7 @@ async def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-async def test_engines_for_which_this_machine_has_too_few_cpus_are_refused_at_once(
-    tmp_path: Path,
-) -> None:
+async def test_more_engines_than_this_machine_has_cpus_for_are_refused(tmp_path: Path) -> None:
     settings = {"RAY_MIN_ENGINES": "2", "RAY_MAX_ENGINES": "2", "MODEL_THREADS": str(cores())}
     done = await terrarium("server", "--ray", cwd=tmp_path, **settings)
     assert done.status == 78

@@ -50,9 +50,7 @@ async def openai(url: str) -> AsyncIterator[AsyncOpenAI]:
         yield client
 
 
-async def test_an_answer_has_text_and_real_usage_and_too_long_a_prompt_its_own_code(
-    openai: AsyncOpenAI,
-) -> None:
+async def test_an_answer_has_text_and_usage_and_a_long_prompt_a_code(openai: AsyncOpenAI) -> None:
     answer = await openai.chat.completions.create(
         model="terra", messages=HELLO, max_tokens=8, temperature=0
     )
@@ -70,9 +68,7 @@ async def test_an_answer_has_text_and_real_usage_and_too_long_a_prompt_its_own_c
     assert "1024" in failure.value.message
 
 
-async def test_the_built_in_model_says_hello_without_a_temperature_in_the_request(
-    engine: EngineAddress,
-) -> None:
+async def test_the_built_in_model_says_hello_without_a_temperature(engine: EngineAddress) -> None:
     model = {**engine.settings(), "temperature": ModelConfig().default_temperature}
     async with agent_client(model) as http:
         for seed in range(4):
@@ -116,9 +112,7 @@ async def test_two_choices_are_both_counted(openai: AsyncOpenAI) -> None:
     assert answer.usage.completion_tokens == 10
 
 
-async def test_log_probabilities_come_with_each_token_and_an_answer_follows_its_schema(
-    openai: AsyncOpenAI,
-) -> None:
+async def test_each_token_has_logprobs_and_an_answer_follows_a_schema(openai: AsyncOpenAI) -> None:
     answer = await openai.chat.completions.create(
         model="terra",
         messages=HELLO,
@@ -189,7 +183,7 @@ async def test_the_answer_to_a_call_goes_back_to_the_model(openai: AsyncOpenAI) 
     assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
 
 
-async def test_tokenize_counts_what_a_chat_sends_and_generate_takes_a_bare_prompt(
+async def test_tokenize_counts_what_a_chat_sends_and_generate_works(
     http: httpx2.AsyncClient,
 ) -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi!"}]

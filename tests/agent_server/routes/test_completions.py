@@ -44,9 +44,7 @@ async def test_a_text_is_continued(openai: AsyncOpenAI, script: ScriptedOpenAI) 
     assert script.requests[1]["max_tokens"] == 16, "the API's own limit"
 
 
-async def test_a_stream_has_the_pieces_and_the_usage_last(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_a_stream_has_its_usage_last(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.say("upon a time")
     stream = await openai.completions.create(
         model="terra", prompt="Once", stream=True, stream_options={"include_usage": True}
@@ -147,9 +145,7 @@ async def test_the_real_model_continues_a_text(real: AsyncOpenAI) -> None:
         await real.completions.create(model="terra", prompt=[2**30], max_tokens=2)
 
 
-async def test_a_stream_of_the_real_model_says_the_same_as_its_whole_answer(
-    real: AsyncOpenAI,
-) -> None:
+async def test_a_stream_of_the_real_model_says_the_same_as_the_whole(real: AsyncOpenAI) -> None:
     whole = await real.completions.create(
         model="terra", prompt=["The sky is", "One, two"], max_tokens=4, temperature=0, seed=1
     )

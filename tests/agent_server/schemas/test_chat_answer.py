@@ -148,9 +148,7 @@ def test_text_without_tags_passes_unchanged(anywhere: bool, text: str) -> None:
 
 
 @given(st.lists(st.tuples(st.text("ab <", max_size=5), st.text("cd <", max_size=5)), max_size=5))
-def test_nothing_outside_the_tags_is_lost_and_nothing_inside_is_shown(
-    blocks: list[tuple[str, str]],
-) -> None:
+def test_nothing_outside_tags_is_lost_nor_inside_is_shown(blocks: list[tuple[str, str]]) -> None:
     text = "".join(f"{shown}.<think>{thought}.</think>" for shown, thought in blocks)
     parts = split(list(text), anywhere=True)
     assert parts.shown == "".join(f"{shown}." for shown, _ in blocks)

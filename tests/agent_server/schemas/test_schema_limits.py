@@ -48,9 +48,7 @@ TOO_LARGE = [
 
 
 @pytest.mark.parametrize(("schema", "bound"), TOO_LARGE)
-def test_a_schema_beyond_a_bound_is_refused_by_its_name(
-    schema: dict[str, Any], bound: str | None
-) -> None:
+def test_a_schema_beyond_a_bound_is_refused(schema: dict[str, Any], bound: str | None) -> None:
     if bound is None:
         require_bounded([schema])
         return

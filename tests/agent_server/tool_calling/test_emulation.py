@@ -65,9 +65,7 @@ async def test_the_model_is_shown_the_tools_in_words_unless_the_choice_is_none(
     assert user == ASK["messages"][0]
 
 
-async def test_a_model_too_small_to_choose_refuses_a_free_choice_of_tools(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_a_model_too_small_refuses_a_free_choice_of_tools(script: ScriptedOpenAI) -> None:
     model = {"upstream": script.url, "tools": "forced"}
     async with agent_client(model) as http:
         script.say(CALL).say("Nobody.")
@@ -276,9 +274,7 @@ async def test_plain_text_streams_at_once(http: httpx2.AsyncClient, script: Scri
     await script.client_gone()
 
 
-async def test_words_before_a_call_are_kept(
-    http: httpx2.AsyncClient, script: ScriptedOpenAI
-) -> None:
+async def test_words_before_a_call_stay(http: httpx2.AsyncClient, script: ScriptedOpenAI) -> None:
     script.hang("I shall look.\n\n" + CALL[:20]).say(CALL)
     whole = (await http.post(CHAT, json=ASK)).json()["choices"][0]
     script.hang("I shall look.\n\n" + CALL[:20]).say(CALL)

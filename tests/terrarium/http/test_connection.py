@@ -304,9 +304,7 @@ async def test_a_certificate_for_another_name_is_not_believed(
     assert engine.heads == []
 
 
-async def test_a_proxy_that_refuses_leaves_the_engine_unreachable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_proxy_that_refuses_makes_it_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
     async with serving(Peer(answer=answer)) as proxy:
         monkeypatch.setenv("https_proxy", proxy.url)
@@ -315,9 +313,7 @@ async def test_a_proxy_that_refuses_leaves_the_engine_unreachable(
                 await to.request("GET", "/", None)
 
 
-async def test_plain_requests_name_the_whole_address_to_a_proxy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_plain_requests_tell_a_proxy_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(Peer()) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
         async with connections("http://engine.test:8000/base") as to:
@@ -326,9 +322,7 @@ async def test_plain_requests_name_the_whole_address_to_a_proxy(
     assert "\r\nhost: engine.test:8000\r\n" in proxy.heads[0]
 
 
-async def test_an_engine_on_this_machine_is_never_behind_the_proxy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_engine_on_loopback_is_not_proxied(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(Peer()) as proxy, serving(Peer()) as engine:
         monkeypatch.setenv("http_proxy", proxy.url)
         async with connections(engine.url) as to:

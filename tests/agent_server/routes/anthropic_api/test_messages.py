@@ -111,9 +111,7 @@ async def test_the_events_of_a_stream_come_in_order(
     assert events[-2]["usage"]["output_tokens"] == 5
 
 
-async def test_the_sdk_puts_a_stream_together(
-    claude: AsyncAnthropic, script: ScriptedOpenAI
-) -> None:
+async def test_the_sdk_assembles_a_stream(claude: AsyncAnthropic, script: ScriptedOpenAI) -> None:
     calls = (("get_weather", '{"city": "Oslo"}'), ("get_weather", '{"city": "Rome"}'))
     script.answer(Answer("Looking.", calls=calls, reasoning="Two cities."))
     async with claude.messages.stream(

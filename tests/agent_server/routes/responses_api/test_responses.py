@@ -78,9 +78,7 @@ async def test_a_text_is_answered(openai: AsyncOpenAI, script: ScriptedOpenAI) -
     assert again.usage.input_tokens_details.cached_tokens == 1
 
 
-async def test_an_answer_that_was_cut_off_is_incomplete(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_a_cut_answer_is_incomplete(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.answer(Answer("half", finish="length"))
     made = await openai.responses.create(model="terra", input="x", max_output_tokens=1)
     assert made.status == "incomplete"
@@ -115,7 +113,7 @@ async def test_the_events_of_a_stream_come_in_order(
     assert last.response.usage is not None
 
 
-async def test_the_sdk_puts_a_stream_together(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
+async def test_the_sdk_assembles_a_stream(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.answer(Answer("Looking.", calls=(*CALL, ("get_weather", '{"city": "Rome"}'))))
     async with openai.responses.stream(model="terra", input="x", tools=[WEATHER]) as stream:
         made = await stream.get_final_response()
@@ -126,9 +124,7 @@ async def test_the_sdk_puts_a_stream_together(openai: AsyncOpenAI, script: Scrip
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_log_probabilities_come_when_they_are_asked_for(
-    url: str, real: AsyncOpenAI, stream: bool
-) -> None:
+async def test_log_probabilities_come_when_asked(url: str, real: AsyncOpenAI, stream: bool) -> None:
     asked: dict[str, Any] = {
         "model": "terra", "input": "Say hello.", "max_output_tokens": 16,
         "include": ["message.output_text.logprobs"], "top_logprobs": 2,
@@ -175,9 +171,7 @@ async def test_tools_and_their_choice_are_translated(
     assert asked["tools"][0]["function"]["strict"] is True
 
 
-async def test_a_conversation_goes_on_from_a_response(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_a_response_can_be_continued(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.answer(Answer("Looking.", calls=CALL)).say("It is warm.").say("You are welcome.")
     first = await openai.responses.create(
         model="terra", input="How warm is it?", instructions="Old rules.", tools=[WEATHER]
@@ -199,9 +193,7 @@ async def test_a_conversation_goes_on_from_a_response(
     assert result == {"role": "tool", "tool_call_id": "call_0", "content": "17"}
 
 
-async def test_items_of_an_answer_can_be_sent_back_by_hand(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_items_can_be_sent_back_by_hand(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.answer(Answer("Looking.", calls=CALL, reasoning="Hm."))
     first = await openai.responses.create(model="terra", input="x", tools=[WEATHER], store=False)
     sent: Any = [
@@ -223,9 +215,7 @@ async def test_items_of_an_answer_can_be_sent_back_by_hand(
     assert result["content"] == "17"
 
 
-async def test_the_form_of_the_text_reaches_the_engine(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_the_form_reaches_the_engine(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     schema: dict[str, object] = {"type": "object", "properties": {}}
     await openai.responses.create(
         model="terra",
@@ -276,9 +266,7 @@ async def test_what_cannot_be_honoured_is_refused_by_name(
         assert script.requests == []
 
 
-async def test_a_stream_that_breaks_ends_with_a_failed_response(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_a_broken_stream_has_failed(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.cut("half")
     stream = await openai.responses.create(model="terra", input="x", stream=True)
     events = [event async for event in stream]
@@ -361,9 +349,7 @@ async def test_a_stream_is_kept_when_it_is_complete(openai: AsyncOpenAI) -> None
     assert (await openai.responses.retrieve(made.id)).status == "completed"
 
 
-async def test_one_key_does_not_see_the_responses_of_another(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_a_key_sees_no_responses_of_another(script: ScriptedOpenAI, tmp_path: Path) -> None:
     async with agent_client({"upstream": script.url}, None, tmp_path) as http:
         keys = await make_keys(http, tmp_path, Key("irc"), Key("web"))
         irc, web = keys["irc"], keys["web"]
