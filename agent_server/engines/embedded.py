@@ -64,24 +64,6 @@ class Watchdog:
     abandoned: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class ChildExit:
-    """The exit of a child: its status, and whether it had loaded the model."""
-
-    status: int
-    has_loaded: bool
-
-    @property
-    def is_of_the_file(self) -> bool:
-        """True if the child exited while loading because of the file, as far as one can tell.
-
-        Either llama.cpp rejected the file, or a signal (a negative status) ended the child:
-        llama.cpp aborts on some files, and the kernel may kill a process that needs too much
-        memory.
-        """
-        return not self.has_loaded and (self.status == CANNOT_LOAD or self.status < 0)
-
-
 class EmbeddedEngine(Engine):
     """llama.cpp in a child process, used over HTTP like any other engine.
 
@@ -160,12 +142,16 @@ class EmbeddedEngine(Engine):
             # Before the start, so that a file replaced while it is being loaded counts as changed.
             path = Path(self._spec.path)
             stamp = file_stamp(path)
-            ended = await self._run_child()
+            status, has_loaded = await self._run_child()
             pause = backoff.delay()
-            refusals = refusals + 1 if ended.is_of_the_file else 0
+            # Because of the file, as far as one can tell: llama.cpp has rejected it, or a signal (a
+            # negative status) has ended the child. llama.cpp aborts on some files, and the kernel
+            # may kill a process that needs too much memory.
+            is_of_the_file = not has_loaded and (status == CANNOT_LOAD or status < 0)
+            refusals = refusals + 1 if is_of_the_file else 0
             self._cannot_load = refusals >= MAX_LOAD_ATTEMPTS
             if self._cannot_load:
-                log.error("engine.cannot_load", model=self._spec.path, status=ended.status)
+                log.error("engine.cannot_load", model=self._spec.path, status=status)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(RELOAD_INTERVAL):
                         while file_stamp(path) == stamp:  # noqa: ASYNC110 - a file tells nobody
@@ -175,11 +161,14 @@ class EmbeddedEngine(Engine):
                             stamp = file_stamp(path)
                             await asyncio.sleep(FILE_POLL_INTERVAL)
             else:
-                log.warning("engine.exited", status=ended.status, restart_in=pause)
+                log.warning("engine.exited", status=status, restart_in=pause)
                 await asyncio.sleep(pause)
 
-    async def _run_child(self) -> ChildExit:
-        """Run one child from its start to its exit, or until it stops responding."""
+    async def _run_child(self) -> tuple[int, bool]:
+        """Run one child from its start to its exit, or until it stops responding.
+
+        Return its exit status, and whether it had loaded the model.
+        """
         # A new key for each child, passed through the pipe: the process list does not show it.
         spec = replace(self._spec, key=secrets.token_urlsafe(32))
         # In its own session, Ctrl-C at a terminal reaches only the server, which ends the child.
@@ -200,7 +189,7 @@ class EmbeddedEngine(Engine):
                         begun = json.loads(line)
                         break
             if not begun:
-                return ChildExit(await process.wait(), has_loaded=False)
+                return await process.wait(), False
             self._gpus = tuple(Gpu(**each) for each in begun["gpus"])
             # llama.cpp closes the connection after each stream, though it advertises keep-alive.
             http = HttpEngine(
@@ -214,7 +203,7 @@ class EmbeddedEngine(Engine):
                     # The output is drained, as a full pipe would block llama.cpp.
                     while await process.stdout.read(1 << 16):
                         pass
-                    return ChildExit(await process.wait(), has_loaded=True)
+                    return await process.wait(), True
         finally:
             # First of all, so that no further request goes to a child that is being ended.
             self._http = None

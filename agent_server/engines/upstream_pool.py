@@ -320,8 +320,15 @@ class UpstreamEngine(Engine):
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Run the health checks; close all connections at the end."""
+
+        async def watch(upstream: Upstream) -> None:
+            while True:
+                await asyncio.sleep(CHECK_INTERVAL)
+                if upstream.down or len(self._upstreams) > 1:
+                    await self._check(upstream)
+
         try:
-            async with run_beside(*map(self._watch, self._upstreams)):
+            async with run_beside(*map(watch, self._upstreams)):
                 self._is_running = True
                 yield
         finally:
@@ -477,12 +484,6 @@ class UpstreamEngine(Engine):
         first = next(self._turn) % len(up)
         in_turn = up[first:] + up[:first]
         return sorted(in_turn, key=lambda each: (each.ejected_until > now, each.in_flight))
-
-    async def _watch(self, upstream: Upstream) -> None:
-        while True:
-            await asyncio.sleep(CHECK_INTERVAL)
-            if upstream.down or len(self._upstreams) > 1:
-                await self._check(upstream)
 
     async def _check(self, upstream: Upstream) -> bool:
         """Check the health of an upstream, and update its circuit.

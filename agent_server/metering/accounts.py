@@ -384,8 +384,16 @@ class UsageRecorder:
         """Write the counts to `database` every few seconds and at the end of the block."""
         self._table, self._spenders = UsageTable(database), SpenderUsage(database)
         self._database = database
-        forgetting = run_beside(self._forget_spenders())
-        async with self._tally.writing(), self._people.writing(), forgetting:
+
+        async def forget_spenders() -> None:
+            while True:  # what persons and channels used on earlier days
+                try:
+                    await self._spenders.forget_before(datetime.now(UTC).date())
+                except Unavailable as error:  # a full disk passes
+                    log.warning("usage.not_forgotten", error=str(error))
+                await asyncio.sleep(FORGET_INTERVAL)
+
+        async with self._tally.writing(), self._people.writing(), run_beside(forget_spenders()):
             yield
 
     @property
@@ -430,15 +438,6 @@ class UsageRecorder:
             spender = Spender(key.tendril, key.model, key.channel, key.person)
             found.append(Spent(spender, tokens, cost, of_people=True))
         return found
-
-    async def _forget_spenders(self) -> None:
-        """Delete what persons and channels used on earlier days, until cancelled."""
-        while True:
-            try:
-                await self._spenders.forget_before(datetime.now(UTC).date())
-            except Unavailable as error:  # a full disk passes
-                log.warning("usage.not_forgotten", error=str(error))
-            await asyncio.sleep(FORGET_INTERVAL)
 
 
 class Metering:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -80,7 +80,8 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         self._tendrils: set[str] = set()
-        self._series = cache(_series)
+        # prometheus_client looks the series of labels up slowly.
+        self._series = cache(lambda metric, *labels: metric.labels(*labels))
         self._watched: dict[str, AdmissionState] = {}
         whose = ["tendril", "model"]
         self._requests = Counter(
@@ -201,8 +202,3 @@ class Metrics:
             self._tendrils.add(name)
             return name
         return "other"
-
-
-def _series(metric: Counter | Histogram, *labels: object) -> Any:
-    """Return the series of a metric with these labels; prometheus_client looks them up slowly."""
-    return metric.labels(*labels)

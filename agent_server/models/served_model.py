@@ -99,9 +99,6 @@ class ServedModel:
         self.engine = engine
         self.settings = settings
         self._is_embedded = not settings.urls
-        self._answer_limit, self._temperature = settings.max_tokens, settings.default_temperature
-        if self._is_embedded:
-            self._answer_limit = settings.max_tokens or EMBEDDED_MAX_TOKENS
         self._store = store
         self._measured = ModelMeasurements()
         self._variants: dict[str, ServedModel] = {}
@@ -252,7 +249,8 @@ class ServedModel:
             **self._engine_params(context),
             **self._settle_tool_choice(_request_body(request, FORWARDED_FIELDS)),
         }
-        if limit := request.max_completion_tokens or request.max_tokens or self._answer_limit:
+        asked = request.max_completion_tokens or request.max_tokens or self.settings.max_tokens
+        if limit := asked or (EMBEDDED_MAX_TOKENS if self._is_embedded else None):
             body["max_tokens"] = limit
         return self._chat(body, context, is_whole=not request.stream)
 
@@ -379,8 +377,8 @@ class ServedModel:
     def _engine_params(self, context: RequestContext) -> dict[str, Any]:
         """Return the engine's parameters besides the request. vLLM runs low priorities first."""
         params = dict(self._model_field)
-        if self._temperature is not None:
-            params["temperature"] = self._temperature
+        if (temperature := self.settings.default_temperature) is not None:
+            params["temperature"] = temperature
         if self.settings.priority:
             params["priority"] = int(context.background)
         return params

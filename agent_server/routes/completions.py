@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -38,13 +39,13 @@ async def completions(
     request: Request, body: CompletionRequest, server: Server, context: Context
 ) -> Response:
     """Continue one or more bare texts."""
-
-    def renderer(answer: ModelAnswer) -> CompletionRenderer:
-        meta = ChunkMeta(answer.model, context.created, f"cmpl-{uuid.uuid4().hex}")
-        return CompletionRenderer(body, meta)
-
-    starting = server.pool.complete(body, context)
-    return await respond(request, starting, renderer, stream=body.stream)
+    meta = partial(ChunkMeta, created=context.created, id=f"cmpl-{uuid.uuid4().hex}")
+    return await respond(
+        request,
+        server.pool.complete(body, context),
+        lambda answer: CompletionRenderer(body, meta(answer.model)),
+        stream=body.stream,
+    )
 
 
 class CompletionRenderer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from agent_server.engine_protocol import Chunk, Chunks, chunk_of
@@ -62,8 +62,13 @@ def render_tools(body: Mapping[str, Any]) -> dict[str, Any]:
         role = message["role"]
         if role == "assistant":
             calls = message.get("tool_calls") or []
-            names.update({call["id"]: call["function"]["name"] for call in calls})
-            written = [_call_text(call["function"]) for call in calls]
+            written = []
+            for call in calls:
+                function = call["function"]
+                names[call["id"]], arguments = function["name"], function["arguments"]
+                with suppress(ValueError):  # what is not JSON stays text
+                    arguments = json.loads(arguments)
+                written.append({"name": function["name"], "arguments": arguments})
             said = [plain(message.get("content"))]
             if written:
                 form = written[0] if len(written) == 1 else written
@@ -85,15 +90,6 @@ def render_tools(body: Mapping[str, Any]) -> dict[str, Any]:
     elif added:
         plainly.insert(0, {"role": "system", "content": added})
     return {**kept, "messages": plainly}
-
-
-def _call_text(function: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call as the object that the model writes; arguments that are not JSON stay text."""
-    try:
-        value = json.loads(function["arguments"])
-    except ValueError:
-        value = function["arguments"]
-    return {"name": function["name"], "arguments": value}
 
 
 def answer_with_tools(ask: Ask, body: Mapping[str, Any]) -> Chunks:
