@@ -145,6 +145,11 @@ async def test_what_cannot_work_is_said_in_one_line(tmp_path: Path) -> None:
         status, out, err = await ended(await start(tmp_path, "server", **env))
         assert (status, out, err.count("\n")) == (78, "", 1)
         assert wanted in err
+    (tmp_path / "server.db").write_text("no database " * 100)
+    env = {"SERVER_PORT": "0", "MODEL_UPSTREAM": upstream}
+    status, out, err = await ended(await start(tmp_path, "server", **env))
+    assert (status, out, err.count("\n")) == (78, "", 1)
+    assert "server.db" in err
 
 
 async def test_pull_resumes_a_download_and_list_shows_it(tmp_path: Path, model_file: Path) -> None:

@@ -24,24 +24,18 @@ def garden(**values: object) -> Garden:
     return Config({"garden": values}, Path("terrarium.toml"), Path("data")).section(Garden)
 
 
-def test_a_table_that_is_not_there_has_its_defaults() -> None:
-    assert Config({}, None, Path("data")).section(Garden).plants == 3
-
-
 def test_the_environment_wins_over_a_secret_file_which_wins_over_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert Config({}, None, Path("data")).section(Garden).plants == 3
     assert garden(plants=4).plants == 4
     monkeypatch.setenv("TERRARIUM_SECRETS", str(tmp_path))
     (tmp_path / "garden_plants").write_text("5\n")
     assert garden(plants=4).plants == 5
     monkeypatch.setenv("GARDEN_PLANTS", "6")
     assert garden(plants=4).plants == 6
-
-
-def test_an_empty_variable_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GARDEN_PLANTS", "")
-    assert garden(plants=4).plants == 4
+    monkeypatch.setenv("GARDEN_PLANTS", "")  # an empty one counts as none
+    assert garden(plants=4).plants == 5
 
 
 @pytest.mark.parametrize("name", ["OWNER", "GARDEN_OWNER"])
@@ -82,9 +76,7 @@ def test_an_unknown_key_is_named_with_its_table_its_file_and_the_nearest_one() -
     message = str(failure.value)
     assert message.startswith('terrarium.toml: unknown key "plans" in [garden]')
     assert message.endswith('"plants"')
-
-
-def test_a_value_where_a_table_should_be_is_refused() -> None:
+    # So is a value where a table should be.
     config = Config({"garden": 3}, Path("terrarium.toml"), Path("data"))
     with pytest.raises(ConfigError, match=r"\[garden\] must be a table"):
         config.section(Garden)

@@ -203,13 +203,3 @@ async def test_metrics_of_all_keys_are_for_this_machine_and_the_operator(
             answer = await http.get("/metrics", headers=headers)
             assert answer.status_code == status, headers
             assert ("terrarium_requests_total" in answer.text) == (status == 200)
-
-
-async def test_a_file_that_is_no_database_is_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "server.db").write_text("no database " * 100)
-    settings = {"MODEL_UPSTREAM": "http://127.0.0.1:1", "SERVER_PORT": "0"}
-    done = await terrarium("server", cwd=tmp_path, **settings)
-    assert done.status == 78  # a supervisor is not to start it again
-    (line,) = done.err.splitlines()
-    assert "server.db" in line

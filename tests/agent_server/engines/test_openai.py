@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,8 +14,8 @@ import pytest
 from openai import APIError, AsyncOpenAI
 
 from storage.usage.api_keys import Key
-from tests.kit.agent_server import agent_client, agent_server, unready_server
-from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.agent_server import agent_client, agent_server
+from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
 from tests.kit.server_keys import bearer, key_table, make_keys, until_status
@@ -73,12 +72,15 @@ async def test_calls_nulls_and_pictures_reach_the_upstream_as_sent(script: Scrip
     assert seen["stream"] is True
 
 
-async def test_a_stream_carries_usage_only_when_asked(script: ScriptedOpenAI) -> None:
+async def test_a_stream_has_usage_only_when_asked_and_metrics_count_it(
+    script: ScriptedOpenAI,
+) -> None:
     script.cached_tokens = 1
     async with client(script) as http:
         plain = events((await http.post(CHAT, json={**LONG, "stream": True})).text)
         options = {"stream": True, "stream_options": {"include_usage": True}}
         counted = events((await http.post(CHAT, json={**LONG, **options})).text)
+        text = (await http.get("/metrics")).text
     assert not any("usage" in chunk for chunk in plain)
     assert counted[-1]["choices"] == []
     assert counted[-1]["usage"] == {
@@ -88,6 +90,11 @@ async def test_a_stream_carries_usage_only_when_asked(script: ScriptedOpenAI) ->
         "prompt_tokens_details": {"cached_tokens": 1},
     }
     assert {chunk["id"] for chunk in counted} == {counted[0]["id"]}
+    assert 'terrarium_requests_total{route="/v1/chat/completions",status="200"} 2.0' in text
+    whose = 'model="terra",tendril="anonymous"'
+    assert f'terrarium_tokens_total{{kind="completion",{whose}}} 2.0' in text
+    assert f'terrarium_tokens_total{{kind="cached",{whose}}} 1.0' in text
+    assert f"terrarium_first_token_seconds_count{{{whose}}} 2.0" in text
 
 
 async def test_think_tags_cut_across_chunks_become_reasoning(script: ScriptedOpenAI) -> None:
@@ -203,21 +210,6 @@ async def test_a_session_stays_on_one_upstream_and_moves_when_it_is_gone() -> No
     assert len(one.requests) % 2 == len(two.requests) % 2 == 0
 
 
-async def test_without_an_engine_the_server_lives_but_is_not_ready() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    async with (
-        unready_server({"upstream": dead}) as url,
-        httpx2.AsyncClient(timeout=PATIENCE) as http,
-    ):
-        assert (await http.get(f"{url}/health")).json() == {"status": "ok"}
-        assert (await http.get(f"{url}/ready")).status_code == 503
-        answer = await http.post(f"{url}{CHAT}", json=HELLO)
-        assert answer.status_code == 503
-        assert answer.headers["retry-after"] == "1"
-        assert answer.json()["error"]["code"] == "engine_unavailable"
-
-
 async def test_an_upstream_that_only_chats_and_never_streams_is_enough() -> None:
     function = {"name": "look", "arguments": '{"at": "sky"}'}
     called = {"id": "call_1", "type": "function", "function": function}
@@ -289,20 +281,6 @@ async def test_no_issued_key_has_an_upstream_of_this_network_open_an_address(
             answer = await http.post(CHAT, json=body, headers=headers)
             assert answer.status_code == status
         assert len(script.requests) == 2
-
-
-async def test_metrics_count_requests_and_tokens(script: ScriptedOpenAI) -> None:
-    script.cached_tokens = 1
-    script.answer(Answer("three short words"))
-    async with client(script) as http:
-        await http.post(CHAT, json=LONG)
-        await http.post(CHAT, json=LONG)
-        text = (await http.get("/metrics")).text
-    assert 'terrarium_requests_total{route="/v1/chat/completions",status="200"} 2.0' in text
-    whose = 'model="terra",tendril="anonymous"'
-    assert f'terrarium_tokens_total{{kind="completion",{whose}}} 4.0' in text
-    assert f'terrarium_tokens_total{{kind="cached",{whose}}} 1.0' in text
-    assert f"terrarium_first_token_seconds_count{{{whose}}} 2.0" in text
 
 
 async def test_only_vllm_gets_a_salt_for_each_key(script: ScriptedOpenAI, tmp_path: Path) -> None:

@@ -53,9 +53,13 @@ def test_the_built_in_model_says_what_it_is(model_file: Path) -> None:
     assert read_header(model_file) == Header("llama", 8192, 30 * 3 * (64 + 64) * 2)
 
 
-def test_layers_without_attention_need_no_cache(tmp_path: Path) -> None:
+def test_layers_without_attention_need_no_cache_and_no_window_exceeds_the_trained_one(
+    tmp_path: Path,
+) -> None:
     path = header(tmp_path / "m.gguf", eight(**{"attention.head_count_kv": [0, 8, 0, 8]}))
     assert read_header(path).per_token == 2 * 8 * 256 * 2
+    path = header(tmp_path / "m.gguf", eight(context_length=1024))
+    assert fitting_context(path, 2, 64 * GB) == 1024
 
 
 @pytest.mark.parametrize(
@@ -64,11 +68,6 @@ def test_layers_without_attention_need_no_cache(tmp_path: Path) -> None:
 def test_a_window_is_as_large_as_memory_allows(tmp_path: Path, memory: int, context: int) -> None:
     path = header(tmp_path / "m.gguf", eight())
     assert fitting_context(path, 2, memory) == context
-
-
-def test_a_window_is_never_larger_than_the_model_was_trained_for(tmp_path: Path) -> None:
-    path = header(tmp_path / "m.gguf", eight(context_length=1024))
-    assert fitting_context(path, 2, 64 * GB) == 1024
 
 
 @pytest.mark.parametrize(

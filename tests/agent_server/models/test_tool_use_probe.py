@@ -180,6 +180,11 @@ async def test_before_the_engine_tells_what_it_is_nothing_is_assumed(tmp_path: P
         assert card["capabilities"]["chooses_tools"] is None
         assert card["parameters"] is None
         assert (await http.get("/ready")).status_code == 503
+        assert (await http.get("/health")).json() == {"status": "ok"}
+        body = {"messages": [{"role": "user", "content": "hi"}]}
+        answer = await http.post("/v1/chat/completions", json=body)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["error"]["code"] == "engine_unavailable"
         named = (await http.get("/v1/models/terra:big-70b")).json()
         assert (named["parameters"], named["capabilities"]["chooses_tools"]) == (70 * 10**9, True)
 

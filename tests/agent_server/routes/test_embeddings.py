@@ -175,7 +175,9 @@ async def test_embeddings_are_metered(http: httpx2.AsyncClient, openai: AsyncOpe
     assert str(answer.usage.prompt_tokens) in usage
 
 
-async def test_passages_give_way_and_the_process_ends_with_the_server(embedder: Path) -> None:
+async def test_passages_give_way_and_the_process_is_started_again_and_ends_with_the_server(
+    embedder: Path,
+) -> None:
     engine = EmbeddingEngine(embedder)
     async with engine.lifespan():
         await engine.embeddings({"input": "x", "encoding_format": "base64"})
@@ -184,6 +186,13 @@ async def test_passages_give_way_and_the_process_ends_with_the_server(embedder: 
         nice = [os.getpriority(os.PRIO_PROCESS, thread) for thread in threads]
         assert max(nice) == 19, "that of passages"
         assert nice.count(os.nice(0)) > 1, "that of questions, and the reader"
+        child.kill()
+        await asyncio.to_thread(psutil.wait_procs, [child])
+        with suppress(EngineUnavailable):  # if its end has not been noticed yet
+            await engine.embeddings({"input": "x", "encoding_format": "base64"})
+        again = await engine.embeddings({"input": "x", "encoding_format": "float"})
+        assert len(again["data"][0]["embedding"]) == 384
+        child = await newest_child()
     assert not child.is_running()
 
 
@@ -197,19 +206,6 @@ async def test_a_question_overtakes_a_long_list_of_passages(embedder: Path) -> N
             await engine.embeddings(question)
         assert not passages.done()
         assert len((await passages)["data"]) == 200
-
-
-async def test_a_process_that_dies_is_started_again(embedder: Path) -> None:
-    engine = EmbeddingEngine(embedder)
-    async with engine.lifespan():
-        await engine.embeddings({"input": "x", "encoding_format": "base64"})
-        child = await newest_child()
-        child.kill()
-        await asyncio.to_thread(psutil.wait_procs, [child])
-        with suppress(EngineUnavailable):  # if its end has not been noticed yet
-            await engine.embeddings({"input": "x", "encoding_format": "base64"})
-        again = await engine.embeddings({"input": "x", "encoding_format": "float"})
-        assert len(again["data"][0]["embedding"]) == 384
 
 
 async def test_a_process_that_dies_during_its_answer_is_unavailable(embedder: Path) -> None:

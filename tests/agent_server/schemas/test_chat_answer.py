@@ -95,9 +95,7 @@ async def test_an_answer_begins_with_the_chunk_that_was_awaited() -> None:
     answer = await ModelAnswer.start("terra", engine.chat())
     assert [chunk async for chunk in answer] == [said("one"), said("two")]
     assert engine.is_closed
-
-
-async def test_closing_an_answer_stops_its_generation() -> None:
+    # Closing an answer stops its generation.
     engine = Engine(said("one"), said("two"))
     async with aclosing(await ModelAnswer.start("terra", engine.chat())):
         assert not engine.is_closed

@@ -60,26 +60,20 @@ async def test_a_message_has_text_a_reason_and_usage(
     assert "metadata" not in asked
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
+async def test_the_reason_of_the_end_has_the_name_of_this_api(
+    claude: AsyncAnthropic, script: ScriptedOpenAI
+) -> None:
+    for answer, reason in (
         (Answer("cut", finish="length"), "max_tokens"),
         (Answer("no", finish="content_filter"), "refusal"),
         (Answer("till here", stop_reason="END"), "stop_sequence"),
-    ],
-)
-@pytest.mark.parametrize("stream", [True, False])
-async def test_the_reason_of_the_end_has_the_name_of_this_api(
-    claude: AsyncAnthropic, script: ScriptedOpenAI, answer: Answer, reason: str, stream: bool
-) -> None:
-    script.answer(answer)
-    if stream:
+    ):
+        script.answer(answer).answer(answer)
+        whole = await claude.messages.create(model="terra", max_tokens=9, messages=HELLO)
         async with claude.messages.stream(model="terra", max_tokens=9, messages=HELLO) as events:
-            message = await events.get_final_message()
-    else:
-        message = await claude.messages.create(model="terra", max_tokens=9, messages=HELLO)  # type: ignore[assignment]
-    assert message.stop_reason == reason
-    assert message.stop_sequence == answer.stop_reason
+            streamed = await events.get_final_message()
+        assert whole.stop_reason == streamed.stop_reason == reason
+        assert whole.stop_sequence == streamed.stop_sequence == answer.stop_reason
 
 
 async def test_the_events_of_a_stream_come_in_order(
@@ -149,45 +143,37 @@ async def test_thoughts_stay_out_unless_they_are_asked_for(
             assert "Hi" in answer.text
             assert "secret" not in answer.text
             assert "thinking" not in answer.text
+    script.answer(Answer("Hi", reasoning="Greet."))
+    asked = {"model": "terra", "max_tokens": 9, "messages": HELLO, "thinking": {"type": "adaptive"}}
+    first = (await http.post("/v1/messages", json=asked)).json()["content"][0]
+    assert (first["type"], first["thinking"]) == ("thinking", "Greet.")
 
 
-async def test_thoughts_are_blocks_of_their_own(
+CHOICES: list[tuple[Any, Any, bool | None]] = [
+    ({"type": "auto"}, "auto", None),
+    ({"type": "any", "disable_parallel_tool_use": True}, "required", False),
+    ({"type": "none"}, "none", None),
+    ({"type": "tool", "name": "get_weather"},
+     {"type": "function", "function": {"name": "get_weather"}}, None),
+]  # fmt: skip
+
+
+async def test_the_choice_of_a_tool_is_translated(
     claude: AsyncAnthropic, script: ScriptedOpenAI
 ) -> None:
-    script.answer(Answer("Hi", reasoning="Greet."))
-    message = await claude.messages.create(
-        model="terra", max_tokens=9, messages=HELLO, thinking={"type": "adaptive"}
-    )
-    first = message.content[0]
-    assert first.type == "thinking"
-    assert first.thinking == "Greet."
-
-
-@pytest.mark.parametrize(
-    ("choice", "sent", "parallel"),
-    [
-        ({"type": "auto"}, "auto", None),
-        ({"type": "any", "disable_parallel_tool_use": True}, "required", False),
-        ({"type": "none"}, "none", None),
-        ({"type": "tool", "name": "get_weather"},
-         {"type": "function", "function": {"name": "get_weather"}}, None),
-    ],
-)  # fmt: skip
-async def test_the_choice_of_a_tool_is_translated(
-    claude: AsyncAnthropic, script: ScriptedOpenAI, choice: Any, sent: Any, parallel: bool | None
-) -> None:
-    script.call("get_weather", {"city": "Oslo"})
-    message = await claude.messages.create(
-        model="terra", max_tokens=9, messages=HELLO, tools=[WEATHER], tool_choice=choice
-    )
-    assert message.stop_reason == "tool_use"
-    (use,) = message.content
-    assert use.type == "tool_use"
-    assert (use.id, use.name, use.input) == ("call_0", "get_weather", {"city": "Oslo"})
-    (asked,) = script.requests
-    assert asked["tool_choice"] == sent
-    assert asked.get("parallel_tool_calls") is parallel
-    assert asked["tools"][0]["function"]["parameters"] == WEATHER["input_schema"]
+    for choice, sent, parallel in CHOICES:
+        script.call("get_weather", {"city": "Oslo"})
+        message = await claude.messages.create(
+            model="terra", max_tokens=9, messages=HELLO, tools=[WEATHER], tool_choice=choice
+        )
+        assert message.stop_reason == "tool_use"
+        (use,) = message.content
+        assert use.type == "tool_use"
+        assert (use.id, use.name, use.input) == ("call_0", "get_weather", {"city": "Oslo"})
+        asked = script.requests[-1]
+        assert asked["tool_choice"] == sent
+        assert asked.get("parallel_tool_calls") is parallel
+        assert asked["tools"][0]["function"]["parameters"] == WEATHER["input_schema"]
 
 
 async def test_an_answer_and_the_results_of_its_calls_go_back(
@@ -319,11 +305,7 @@ async def test_a_stream_that_breaks_ends_with_an_error_event(
             await stream.until_done()
         assert stream.current_message_snapshot.content[0].text == "half an"  # type: ignore[union-attr]
     assert failure.value.body["error"]["type"] == "overloaded_error"  # type: ignore[index]
-
-
-async def test_arguments_that_are_not_an_object_are_no_answer(
-    claude: AsyncAnthropic, script: ScriptedOpenAI
-) -> None:
+    # Arguments of a call that are not an object are no answer.
     script.call("get_weather", '{"city": ')
     with pytest.raises(APIStatusError) as failure:
         await claude.messages.create(model="terra", max_tokens=9, messages=HELLO, tools=[WEATHER])

@@ -78,12 +78,23 @@ async def test_a_text_is_answered(openai: AsyncOpenAI, script: ScriptedOpenAI) -
     assert again.usage.input_tokens_details.cached_tokens == 1
 
 
-async def test_a_cut_answer_is_incomplete(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
+async def test_a_cut_answer_is_incomplete_and_a_broken_stream_has_failed(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
     script.answer(Answer("half", finish="length"))
     made = await openai.responses.create(model="terra", input="x", max_output_tokens=1)
     assert made.status == "incomplete"
     assert made.incomplete_details is not None
     assert made.incomplete_details.reason == "max_output_tokens"
+    script.cut("half")
+    stream = await openai.responses.create(model="terra", input="x", stream=True)
+    last = [event async for event in stream][-1]
+    assert last.type == "response.failed"
+    assert last.response.status == "failed"
+    assert last.response.error is not None
+    assert "broke off" in last.response.error.message
+    with pytest.raises(NotFoundError):
+        await openai.responses.retrieve(last.response.id)
 
 
 async def test_the_events_of_a_stream_come_in_order(
@@ -146,29 +157,29 @@ async def test_log_probabilities_come_when_asked(url: str, real: AsyncOpenAI, st
     assert all(len(entry.top_logprobs) == 2 for entry in part.logprobs)
 
 
-@pytest.mark.parametrize(
-    ("choice", "sent"),
-    [
-        ("none", "none"), ("auto", "auto"), ("required", "required"),
-        ({"type": "function", "name": "get_weather"},
-         {"type": "function", "function": {"name": "get_weather"}}),
-    ],
-)  # fmt: skip
+CHOICES: list[tuple[Any, Any]] = [
+    ("none", "none"), ("auto", "auto"), ("required", "required"),
+    ({"type": "function", "name": "get_weather"},
+     {"type": "function", "function": {"name": "get_weather"}}),
+]  # fmt: skip
+
+
 async def test_tools_and_their_choice_are_translated(
-    openai: AsyncOpenAI, script: ScriptedOpenAI, choice: Any, sent: Any
+    openai: AsyncOpenAI, script: ScriptedOpenAI
 ) -> None:
-    script.answer(Answer(calls=CALL))
-    made = await openai.responses.create(
-        model="terra", input="x", tools=[WEATHER], tool_choice=choice, parallel_tool_calls=False
-    )
-    (call,) = made.output
-    assert call.type == "function_call"
-    assert (call.call_id, call.name, call.status) == ("call_0", "get_weather", "completed")
-    assert json.loads(call.arguments) == {"city": "Oslo"}
-    (asked,) = script.requests
-    assert (asked["tool_choice"], asked["parallel_tool_calls"]) == (sent, False)
-    assert asked["tools"][0]["function"]["name"] == "get_weather"
-    assert asked["tools"][0]["function"]["strict"] is True
+    for choice, sent in CHOICES:
+        script.answer(Answer(calls=CALL))
+        made = await openai.responses.create(
+            model="terra", input="x", tools=[WEATHER], tool_choice=choice, parallel_tool_calls=False
+        )
+        (call,) = made.output
+        assert call.type == "function_call"
+        assert (call.call_id, call.name, call.status) == ("call_0", "get_weather", "completed")
+        assert json.loads(call.arguments) == {"city": "Oslo"}
+        asked = script.requests[-1]
+        assert (asked["tool_choice"], asked["parallel_tool_calls"]) == (sent, False)
+        assert asked["tools"][0]["function"]["name"] == "get_weather"
+        assert asked["tools"][0]["function"]["strict"] is True
 
 
 async def test_a_response_can_be_continued(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
@@ -266,19 +277,6 @@ async def test_what_cannot_be_honoured_is_refused_by_name(
         assert script.requests == []
 
 
-async def test_a_broken_stream_has_failed(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
-    script.cut("half")
-    stream = await openai.responses.create(model="terra", input="x", stream=True)
-    events = [event async for event in stream]
-    last = events[-1]
-    assert last.type == "response.failed"
-    assert last.response.status == "failed"
-    assert last.response.error is not None
-    assert "broke off" in last.response.error.message
-    with pytest.raises(NotFoundError):
-        await openai.responses.retrieve(last.response.id)
-
-
 async def test_a_client_that_leaves_stops_the_answer(
     http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:
@@ -322,7 +320,9 @@ async def test_the_real_model_must_call_a_tool_and_follow_a_schema(real: AsyncOp
     assert failure.value.param == "input"
 
 
-async def test_a_response_is_kept_until_it_is_deleted(openai: AsyncOpenAI) -> None:
+async def test_a_response_is_kept_until_it_is_deleted_unless_it_is_not_to_be_stored(
+    openai: AsyncOpenAI,
+) -> None:
     made = await openai.responses.create(model="terra", input="x")
     assert (await openai.responses.retrieve(made.id)).output_text == made.output_text
     await openai.responses.delete(made.id)
@@ -334,16 +334,10 @@ async def test_a_response_is_kept_until_it_is_deleted(openai: AsyncOpenAI) -> No
         await openai.responses.create(model="terra", input="x", previous_response_id=made.id)
     assert failure.value.code == "previous_response_not_found"
     assert failure.value.param == "previous_response_id"
-
-
-async def test_a_response_that_is_not_to_be_stored_is_not(openai: AsyncOpenAI) -> None:
     made = await openai.responses.create(model="terra", input="x", store=False)
     assert made.status == "completed"
     with pytest.raises(NotFoundError):
         await openai.responses.retrieve(made.id)
-
-
-async def test_a_stream_is_kept_when_it_is_complete(openai: AsyncOpenAI) -> None:
     async with openai.responses.stream(model="terra", input="x") as stream:
         made = await stream.get_final_response()
     assert (await openai.responses.retrieve(made.id)).status == "completed"
