@@ -28,11 +28,8 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def parse(kind: type[M], path: Path) -> tuple[M, str]:
-    """Parse a file; return the keys at its head as `kind`, and the text below them.
-
-    Raises ConfigError, which names the file and the key, and for an unknown key the nearest known
-    one.
-    """
+    """Parse a file; return the keys at its head as `kind`, and the text below them. Raises
+    ConfigError, which names the file and the key, and for an unknown key the nearest known one."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -54,10 +51,8 @@ def parse(kind: type[M], path: Path) -> tuple[M, str]:
 
 
 def split(text: str) -> tuple[dict[str, Value], str]:
-    """Split a text into its keys and its body; without front matter all of it is the body.
-
-    Raises ValueError, which names the line.
-    """
+    """Split a text into its keys and its body; without front matter all of it is the body. Raises
+    ValueError, which names the line."""
     first, *lines = re.split(r"\r?\n", text)
     if first.rstrip() != _FENCE:
         return {}, text.strip()

@@ -30,7 +30,6 @@ from terrarium.cancellation import ScopeCancelled
 
 NO_USAGE = TokenUsage()
 
-
 TEMPLATE_MARGIN = 16
 """Tokens that a chat template appends after the last message to begin the answer. The next prompt
 need not have them in that place, so a cache hit on them could be due to another key. Templates have

@@ -30,7 +30,6 @@ keys = typer.Typer(
     no_args_is_help=True,
 )
 
-
 _KEYS = (
     "name", "key", "priority", "weight", "requests/min", "tokens/min", "tokens/day", "parallel",
     "created", "expires", "revoked",

@@ -66,10 +66,8 @@ class ApiKeyCache:
 
     @asynccontextmanager
     async def refreshing(self, database: Database) -> AsyncIterator[None]:
-        """Read the keys, and again whenever the database changes.
-
-        Raises Unavailable if the first reading fails.
-        """
+        """Read the keys, and again whenever the database changes. Raises Unavailable if the first
+        reading fails."""
         keys = Keys(database)
 
         async def keep_reading() -> None:

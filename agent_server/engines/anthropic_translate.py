@@ -124,10 +124,8 @@ class MessageStream:
         self._usage: dict[str, int] = {}
 
     def chunk(self, event: Event) -> Chunk | None:
-        """Return the chunk for `event`, None if it has no equivalent.
-
-        Raises ApiError for an `error` event.
-        """
+        """Return the chunk for `event`, None if it has no equivalent. Raises ApiError for an
+        `error` event."""
         kind = event.get("type")
         if kind == "error":
             raise event_to_api_error(_mapping(event.get("error")))

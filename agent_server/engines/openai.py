@@ -50,7 +50,6 @@ UNSUPPORTED_CODES = ("unsupported_parameter", "unsupported_value")
 SESSION_HEADER = "x-session-id"
 """The header by which a router in front of several engines keeps a conversation on one."""
 
-
 _as_sent = with_config(ConfigDict(strict=True, extra="allow"))
 
 

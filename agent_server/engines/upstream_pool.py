@@ -143,10 +143,7 @@ LINGER = 0.05
 
 
 class UpstreamResponse:
-    """The body of one response.
-
-    Until it is closed it counts as `in_flight` at its upstream.
-    """
+    """The body of one response. Until it is closed it counts as `in_flight` at its upstream."""
 
     def __init__(self, connection: HttpConnection, upstream: Upstream) -> None:
         self._connection: HttpConnection | None = connection
@@ -174,10 +171,8 @@ class UpstreamResponse:
             raise self.upstream.failed(error, "in the middle of the answer") from error
 
     async def next_batch(self) -> list[bytes]:
-        """Return the data of the server-sent events that arrived together, none at the end.
-
-        Raises ApiError.
-        """
+        """Return the data of the server-sent events that arrived together, none at the end. Raises
+        ApiError."""
         found: list[bytes] = []
         try:
             while not found and not self._ended:
@@ -218,7 +213,6 @@ CHECK_TIMEOUT = 3.0
 """Seconds that a health check may take."""
 
 HEADERS = {"content-type": "application/json", "accept-encoding": "identity"}
-
 
 MODELS_PATH = "/v1/models"
 """The path of the list of models, which all kinds of upstreams have. It is the health check too,
@@ -337,10 +331,8 @@ class UpstreamEngine(Engine):
                 await each.connection_pool.close()
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        """Send a request to the first upstream that begins an answer; the caller closes it.
-
-        Raises the ApiError of the last upstream.
-        """
+        """Send a request to the first upstream that begins an answer; the caller closes it. Raises
+        the ApiError of the last upstream."""
         # A whole answer has no byte before its end.
         streams = request.body is not None and request.body.get("stream") is True
         limit = self._first_byte if streams else None

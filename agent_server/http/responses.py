@@ -111,10 +111,8 @@ async def openai_events(
 
 
 async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`; if the client disconnects first, cancel it.
-
-    Raises ClientGone then.
-    """
+    """Return the result of `work`; if the client disconnects first, cancel it. Raises ClientGone
+    then."""
     loop, stoppable = asyncio.get_running_loop(), CancelScope()
     leaving: asyncio.Task[None] | None = None
 

@@ -410,9 +410,7 @@ class UsageRecorder:
         self, since: date, until: date, tendril: str | None = None
     ) -> Mapping[UsageKey, UsageAmount]:
         """Return the usage from `since` to `until` (inclusive), written or not, in order of key.
-
-        Raises Unavailable.
-        """
+        Raises Unavailable."""
         async with self._tally.quiesce():
             found = dict(await self._table.read(since, until, tendril))
         # There is no await between the release of the lock and this: an amount that was written in

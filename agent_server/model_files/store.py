@@ -62,9 +62,7 @@ def gguf(path: Path, hint: str = "correct it") -> Path:
 
 def ensure(settings: ModelSettings) -> None:
     """Pull the missing models that the settings name: the default one, or those of the catalogue.
-
-    Raises PullError.
-    """
+    Raises PullError."""
     if settings.entry:
         pull_entry(settings.entry, settings.folder)
     elif settings.pulled_name is not None and not (settings.folder / DEFAULT_NAME).is_file():

@@ -190,7 +190,6 @@ NAME = r"^[a-zA-Z0-9_-]{1,64}$"
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
 
-
 Schema = Annotated[dict[str, Any], AfterValidator(require_shallow)]
 
 

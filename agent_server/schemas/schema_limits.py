@@ -22,7 +22,6 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf", "prefixItems")
 
-
 MAX_SIZE: Mapping[str, int] = {
     "values": 20_000,
     "enum values": 500,

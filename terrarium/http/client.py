@@ -90,9 +90,7 @@ class HttpConnection(asyncio.Protocol):
         self, request: bytes, patience: float, tls: ssl.SSLContext, host: str | None
     ) -> None:
         """Send a CONNECT request; once the proxy grants it, speak TLS with `host` through it.
-
-        Raises ConnectionBroken if the proxy refuses, and otherwise as `send` does.
-        """
+        Raises ConnectionBroken if the proxy refuses, and otherwise as `send` does."""
         self._send(request, patience)
         while not self._headed:
             await self._wait_for_data()
@@ -415,10 +413,8 @@ class ConnectionPool:
 
 
 def _proxy(to: SplitResult) -> SplitResult | None:
-    """Return the proxy that the environment names for `to`, None for none and for loopback.
-
-    Raises ConfigError if the proxy is not an http:// URL.
-    """
+    """Return the proxy that the environment names for `to`, None for none and for loopback. Raises
+    ConfigError if the proxy is not an http:// URL."""
     host, proxies = to.hostname or "", getproxies()
     if is_loopback(host) or proxy_bypass(host):
         return None

@@ -24,7 +24,6 @@ Event = dict[str, Any]
 INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Reasons of an incomplete answer: from the engine's `finish_reason` to this API's."""
 
-
 DELTA_EVENTS = {
     "message": "output_text",
     "reasoning": "reasoning_text",
