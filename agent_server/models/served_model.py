@@ -99,6 +99,7 @@ class ServedModel:
         self.engine = engine
         self.settings = settings
         self._is_embedded = not settings.urls
+        self._temperature = settings.default_temperature
         self._store = store
         self._measured = ModelMeasurements()
         self._variants: dict[str, ServedModel] = {}
@@ -377,8 +378,8 @@ class ServedModel:
     def _engine_params(self, context: RequestContext) -> dict[str, Any]:
         """Return the engine's parameters besides the request. vLLM runs low priorities first."""
         params = dict(self._model_field)
-        if (temperature := self.settings.default_temperature) is not None:
-            params["temperature"] = temperature
+        if self._temperature is not None:
+            params["temperature"] = self._temperature
         if self.settings.priority:
             params["priority"] = int(context.background)
         return params
