@@ -18,6 +18,7 @@ from agent_server.models.pool import ModelPool
 from agent_server.response_store import ResponseStore
 from agent_server.routes import api
 from agent_server.routes.dependencies import ServerState
+from agent_server.settings.models import ModelSettings
 from agent_server.settings.prices import UsageSettings
 from agent_server.settings.server import ServerSettings
 from agent_server.tendril_registry import TendrilRegistry
@@ -41,9 +42,9 @@ def create_app(
     server = config.section(ServerSettings)
     server.require_key()
     metering = Metering(config.section(UsageSettings), log_prompts=server.log_prompts)
-    admission = Admission(config, metering, policy, replicated)
+    admission = Admission(metering, policy or AdmissionPolicy(), replicated or {})
     pool = ModelPool(config, admission.admitted_engine, metering)
-    embedder = admission.embedding_engine()
+    embedder = admission.embedding_engine(config.section(ModelSettings).folder)
     api_keys = ApiKeyCache(server)
 
     @asynccontextmanager

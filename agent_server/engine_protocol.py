@@ -109,7 +109,5 @@ class Engine(Protocol):
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Ask the engine to describe its model, or one of the models of an upstream with several.
-
-        Raises ApiError.
-        """
+        Raises ApiError."""
         return ModelInfo()

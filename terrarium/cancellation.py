@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import Any, TypeVar
 
 import structlog
@@ -64,6 +64,21 @@ async def await_shielded(running: asyncio.Future[T]) -> T:
         if not running.cancelled():
             running.exception()  # retrieve it, so that asyncio does not log it as never retrieved
         raise
+
+
+@contextlib.asynccontextmanager
+async def run_beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run `work` for the duration of the block; an error of it ends the block, too.
+
+    Errors, of the block as well, are raised as an ExceptionGroup.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(each) for each in work]
+        try:
+            yield
+        finally:
+            for task in running:
+                task.cancel()
 
 
 def spawn_contained(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:

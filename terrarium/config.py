@@ -187,10 +187,8 @@ class Config:
 
 
 def load(path: Path | None, data: Path) -> Config:
-    """Read and validate `path`, by default `./terrarium.toml` if it exists.
-
-    Raises ConfigError if the file is missing, not TOML, or has unknown keys or invalid values.
-    """
+    """Read and validate `path`, by default `./terrarium.toml` if it exists. Raises ConfigError if
+    the file is missing, not TOML, or has unknown keys or invalid values."""
     file = path or Path("terrarium.toml")
     if path is None and not file.is_file():
         config = Config({}, None, data)

@@ -28,11 +28,8 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def parse(kind: type[M], path: Path) -> tuple[M, str]:
-    """Parse a file; return the keys at its head as `kind`, and the text below them.
-
-    Raises ConfigError, which names the file and the key, and for an unknown key the nearest known
-    one.
-    """
+    """Parse a file; return the keys at its head as `kind`, and the text below them. Raises
+    ConfigError, which names the file and the key, and for an unknown key the nearest known one."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -54,35 +51,28 @@ def parse(kind: type[M], path: Path) -> tuple[M, str]:
 
 
 def split(text: str) -> tuple[dict[str, Value], str]:
-    """Split a text into its keys and its body; without front matter all of it is the body.
-
-    Raises ValueError, which names the line.
-    """
+    """Split a text into its keys and its body; without front matter all of it is the body. Raises
+    ValueError, which names the line."""
     first, *lines = re.split(r"\r?\n", text)
     if first.rstrip() != _FENCE:
         return {}, text.strip()
-    for end, line in enumerate(lines):
-        if line.rstrip() == _FENCE:
-            return _keys("".join(f"{each}\n" for each in lines[:end])), "\n".join(
-                lines[end + 1 :]
-            ).strip()
-    raise ValueError(f"the front matter has no end: a line {_FENCE} is missing")
-
-
-def _keys(text: str) -> dict[str, Value]:
+    end = next((place for place, line in enumerate(lines) if line.rstrip() == _FENCE), None)
+    if end is None:
+        raise ValueError(f"the front matter has no end: a line {_FENCE} is missing")
+    head, body = "".join(f"{each}\n" for each in lines[:end]), "\n".join(lines[end + 1 :]).strip()
     # Composed, not constructed: no YAML type or tag is ever made into a Python object.
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(head, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line if error.problem_mark else 0
-        # YAML counts lines from 0, and `text` begins after the first line `---`.
+        # YAML counts lines from 0, and `head` begins after the first line `---`.
         raise ValueError(f"line {line + 2}: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ValueError(f"the front matter is no YAML: {error}") from error
     except RecursionError as error:
         raise ValueError("the front matter is nested too deeply") from error
     if root is None:
-        return {}
+        return {}, body
     if not isinstance(root, yaml.MappingNode):
         raise _error(root, 'write "key: value"')
     found: dict[str, Value] = {}
@@ -90,16 +80,12 @@ def _keys(text: str) -> dict[str, Value]:
         name = _scalar(key)
         if name in found:
             raise _error(key, f"{name} is there twice")
-        found[name] = _value(value)
-    return found
-
-
-def _value(node: yaml.Node) -> Value:
-    """Return the text or the list of a node; a key without a value has an empty list."""
-    if isinstance(node, yaml.SequenceNode) and _TAG.fullmatch(node.tag):
-        return [_scalar(item) for item in node.value]
-    text = _scalar(node)
-    return [] if not text and node.tag.endswith(":null") else text
+        if isinstance(value, yaml.SequenceNode) and _TAG.fullmatch(value.tag):
+            found[name] = [_scalar(item) for item in value.value]
+        else:
+            text = _scalar(value)
+            found[name] = [] if not text and value.tag.endswith(":null") else text
+    return found, body
 
 
 def _scalar(node: yaml.Node) -> str:

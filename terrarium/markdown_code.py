@@ -89,9 +89,7 @@ class CodeSplitter:
             return special.end(), False
         if special.start():
             return special.start(), False
-        return self._span(special.end(), final=final)
-
-    def _span(self, ticks: int, *, final: bool) -> tuple[int, bool]:
+        ticks = special.end()  # inline code, if as many close it on this line
         line, newline, _ = self._held[:_MAX_SPAN_LENGTH].partition("\n")
         decided = final or bool(newline) or len(line) == _MAX_SPAN_LENGTH
         closing = re.compile(rf"(?<!`)`{{{ticks}}}(?!`)").search(line, ticks)

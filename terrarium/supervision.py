@@ -67,14 +67,10 @@ def is_stopped_within(seconds: float) -> bool:
     return asyncio.run(wait())
 
 
-async def _nothing() -> None:
-    pass
-
-
 async def serve_until_stopped(
     serving: Coroutine[Any, Any, None],
     *background: Coroutine[Any, Any, None],
-    finish: Callable[[], Coroutine[Any, Any, None]] = _nothing,
+    finish: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> None:
     """Run `serving` until it returns or `told_to_stop`, with `background`; none runs on return.
 
@@ -86,7 +82,7 @@ async def serve_until_stopped(
         main, stopping = tasks.create_task(serving), tasks.create_task(told_to_stop())
         # An error of any task makes the group cancel this wait and all other tasks.
         await asyncio.wait({main, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not main.done():
+        if finish and not main.done():
             await finish()
         # What runs in the background never ends by itself, so the group would not end either.
         for task in (*beside, main, stopping):

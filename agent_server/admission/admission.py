@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.admission.queue import AdmissionQueue
@@ -13,8 +14,7 @@ from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.engines.factory import create_engine
 from agent_server.metering.accounts import Metering
-from agent_server.settings.models import ModelConfig, ModelSettings
-from terrarium.config import Config
+from agent_server.settings.models import ModelConfig
 
 EMBEDDING_SLOTS = 4
 """Embeddings requests admitted at once; the embedding model interleaves their batches."""
@@ -63,38 +63,31 @@ ReplicaFactory = Callable[[AdmissionQueue], Engine]
 are those of one at first, to those of all."""
 
 
+@dataclass(frozen=True, slots=True)
 class Admission:
-    """Creates engines, each behind its own admission queue."""
+    """Creates engines, each behind its own admission queue; those of some names are replicated."""
 
-    def __init__(
-        self,
-        config: Config,
-        metering: Metering,
-        policy: AdmissionPolicy | None = None,
-        replicated: Mapping[str, ReplicaFactory] | None = None,
-    ) -> None:
-        self._models = config.section(ModelSettings).folder
-        self._metering = metering
-        self._policy = policy or AdmissionPolicy()
-        self._replicated = replicated or {}
+    metering: Metering
+    policy: AdmissionPolicy
+    replicated: Mapping[str, ReplicaFactory]
 
     def admitted_engine(self, name: str, settings: ModelConfig) -> AdmittedEngine:
         """Create the engine of the model `name`, not yet started. Raises ConfigError."""
-        make_replicas, preemptive = self._replicated.get(name), self._policy.preemptive
+        make_replicas, preemptive = self.replicated.get(name), self.policy.preemptive
         if preemptive is None:
             preemptive = not settings.urls and make_replicas is None
-        queue = self._policy.queue(settings.slot_count, preemptive=preemptive)
+        queue = self.policy.queue(settings.slot_count, preemptive=preemptive)
         engine = make_replicas(queue) if make_replicas else create_engine(name, settings)
         return self._wrap(engine, name, queue)
 
-    def embedding_engine(self) -> AdmittedEngine:
-        """Create the engine of this server's own embedding model."""
-        queue = self._policy.queue(EMBEDDING_SLOTS, preemptive=bool(self._policy.preemptive))
-        return self._wrap(EmbeddingEngine(self._models), EMBEDDER, queue)
+    def embedding_engine(self, models: Path) -> AdmittedEngine:
+        """Create the engine of this server's own embedding model, in the folder `models`."""
+        queue = self.policy.queue(EMBEDDING_SLOTS, preemptive=bool(self.policy.preemptive))
+        return self._wrap(EmbeddingEngine(models), EMBEDDER, queue)
 
     def _wrap(self, engine: Engine, name: str, queue: AdmissionQueue) -> AdmittedEngine:
-        counting = self._policy.queue(COUNTING_SLOTS, preemptive=False)
-        return AdmittedEngine(engine, name, queue, counting, self._metering)
+        counting = self.policy.queue(COUNTING_SLOTS, preemptive=False)
+        return AdmittedEngine(engine, name, queue, counting, self.metering)
 
 
 def reserved_slots(slots: int) -> int:

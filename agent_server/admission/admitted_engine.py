@@ -6,15 +6,17 @@ Endpoints reach engines only through `AdmittedEngine`, so none can bypass admiss
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import structlog
 
-from agent_server.admission.prompt_history import PromptHistory, prefix_digests
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import TRACEPARENT, Chunk, Chunks, Engine, ModelInfo, TokenCount
@@ -27,6 +29,65 @@ from storage.usage.usage import TokenUsage
 from terrarium.cancellation import ScopeCancelled
 
 NO_USAGE = TokenUsage()
+
+TEMPLATE_MARGIN = 16
+"""Tokens that a chat template appends after the last message to begin the answer. The next prompt
+need not have them in that place, so a cache hit on them could be due to another key. Templates have
+up to about ten."""
+
+MAX_PROMPTS = 256
+"""Prompts remembered per key."""
+
+
+def prefix_digests(body: Mapping[str, Any]) -> Sequence[bytes]:
+    """Return the digests of a prompt up to and including each message; a bare text has one.
+
+    The model and the tools, which templates render before the messages, are part of every digest.
+    """
+    head = {key: body[key] for key in ("model", "tools", "tool_choice") if key in body}
+    state = blake2b(_encoded(head), digest_size=16)
+    digests = []
+    for message in body["messages"] if "messages" in body else [body.get("prompt")]:
+        text = _encoded(message)
+        # The length prefix makes the concatenation of messages unambiguous.
+        state.update(b"%d:%b" % (len(text), text))
+        digests.append(state.copy().digest())
+    return digests
+
+
+class PromptHistory:
+    """The lengths in tokens of the prompts that each key has sent to one engine, which limit the
+    number of cached tokens that it is told.
+
+    If an engine shares its prefix cache between keys, `cached_tokens` is a side channel: a key that
+    guesses the beginning of another key's prompt sees the number grow with each correct word. With
+    such an engine a key is told at most what its own earlier prompts explain: the length of the
+    longest of them whose messages are all an unchanged prefix of this prompt, less
+    `TEMPLATE_MARGIN`; 0 if there is none. Only digests are stored, and only of the last
+    `MAX_PROMPTS` prompts of each key.
+    """
+
+    def __init__(self) -> None:
+        self._sent: dict[str, OrderedDict[bytes, int]] = {}
+
+    def cached_limit(self, key: str, digests: Sequence[bytes]) -> int:
+        """Return the largest number of cached tokens to report to `key` for a prompt."""
+        sent: Mapping[bytes, int] = self._sent.get(key, {})
+        # The longest prefix comes first.
+        known = (sent[digest] for digest in reversed(digests) if digest in sent)
+        return max(0, next(known, 0) - TEMPLATE_MARGIN)
+
+    def add(self, key: str, digests: Sequence[bytes], tokens: int) -> None:
+        """Record a prompt of `tokens` tokens that the engine has read."""
+        sent = self._sent.setdefault(key, OrderedDict[bytes, int]())
+        sent[digests[-1]] = tokens
+        sent.move_to_end(digests[-1])
+        if len(sent) > MAX_PROMPTS:
+            sent.popitem(last=False)
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 @dataclass(slots=True)
@@ -309,32 +370,28 @@ class AdmittedEngine:
 
     def _release(self, call: EngineCall, attributes: dict[str, Any]) -> None:
         """Release the slot, record the usage, also as attributes, and settle the reservation."""
-        used = call.total_usage()
+        context, metering, now = call.context, self._metering, time.monotonic()
+        used, meter, cost = call.total_usage(), context.meter, 0.0
         attributes["gen_ai.usage.input_tokens"] = used.prompt
         attributes["gen_ai.usage.output_tokens"] = used.completion
         # The scheduler shares out computation, so cached tokens are free there; quotas count them.
         self._queue.release(call.request, used.prompt - used.cached + used.completion)
-        cost = 0.0 if used == NO_USAGE else self._record(call, used)
-        self._metering.accounts.settle(call.reservation, used.prompt + used.completion, cost)
-
-    def _record(self, call: EngineCall, used: TokenUsage) -> float:
-        """Record the usage of a request; return its cost in the currency of the price table."""
-        context, metering, now = call.context, self._metering, time.monotonic()
-        if call.digests and call.usage:
-            self._history.add(context.key.name, call.digests, used.prompt)
-        # Keys can read at /usage what is recorded. The cost is computed from the same count: that
-        # of the true one would give it away.
-        used = call.told_usage(used)
-        if used.completion:
-            # The engine reports a usage at the end of an answer: it works again.
-            self._failed = self._failed and call.usage is None
-            self._mean_answer_tokens += (used.completion - self._mean_answer_tokens) * _EMA_ALPHA
-        metering.metrics.count_usage(context, self._name, used, call.first, now)
-        meter = context.meter
-        cost = metering.recorder.record(call.spender, used, requests=int(meter.usage is None))
-        meter.usage = used if meter.usage is None else meter.usage + used
-        meter.model = call.spender.model
-        return cost
+        if used != NO_USAGE:
+            if call.digests and call.usage:
+                self._history.add(context.key.name, call.digests, used.prompt)
+            if used.completion:
+                # The engine reports a usage at the end of an answer: it works again.
+                self._failed = self._failed and call.usage is None
+                newest = used.completion - self._mean_answer_tokens
+                self._mean_answer_tokens += newest * _EMA_ALPHA
+            # Keys can read at /usage what is recorded. The cost is computed from the same count:
+            # that of the true one would give it away.
+            told = call.told_usage(used)
+            metering.metrics.count_usage(context, self._name, told, call.first, now)
+            cost = metering.recorder.record(call.spender, told, requests=int(meter.usage is None))
+            meter.usage = told if meter.usage is None else meter.usage + told
+            meter.model = call.spender.model
+        metering.accounts.settle(call.reservation, used.prompt + used.completion, cost)
 
 
 def _engine_body(body: Mapping[str, Any], context: RequestContext) -> Mapping[str, Any]:

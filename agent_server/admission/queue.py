@@ -64,10 +64,8 @@ class AdmissionQueue:
             await self._wait(request)
 
     async def await_first_token(self, request: QueuedRequest, chunks: Chunks) -> Chunk | None:
-        """Return the first chunk of the answer to a running request, None if it is empty.
-
-        Raises ScopeCancelled if the request is preempted; the caller must then call `reacquire`.
-        """
+        """Return the first chunk of the answer to a running request, None if it is empty. Raises
+        ScopeCancelled if the request is preempted; the caller must then call `reacquire`."""
         if request in self.scheduler.preemptible():
             raise ScopeCancelled  # an interactive request has come since it was admitted
         self._preemptible[request] = scope = CancelScope()

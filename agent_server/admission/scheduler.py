@@ -219,7 +219,6 @@ class Scheduler:
         # `_owed`.
         self._prefilling: dict[QueuedRequest, float] = {}
         self._running_by_key: Counter[str] = Counter()
-        self._in_background = 0
         # Tokens owed to background requests; below 0 when they have had more than their share.
         self._owed = 0.0
         self._mean = 0.0
@@ -252,17 +251,33 @@ class Scheduler:
 
     def arrive(self, request: QueuedRequest) -> QueuedRequest | None:
         """Queue `request`; return what a full queue evicts: another request, itself, or None."""
-        loser = self._evict(request) if self.waiting >= self._most_waiting else None
-        if loser is not request:
-            self._queues[request.background].add(request)
-        if loser is not None and loser is not request:
+        queue, loser = self._queues[request.background], None
+        if self.waiting >= self._most_waiting:
+            loser = None if request.background else self._queues[True].longest_queue_tail()
+            if loser is None:
+                loser = queue.longest_queue_tail()
+                most = queue.waiting_count(loser.key) if loser else 0
+                # By more than one: else two keys could evict each other's requests by turns.
+                if most <= queue.waiting_count(request.key) + 1:
+                    return request
+        queue.add(request)
+        if loser is not None:
             self.cancel(loser)
         return loser
 
     def start(self, now: float) -> QueuedRequest | None:
         """Start and return the next request; None if none may start now."""
-        may = self.running < self.slots and self.exclusive_until <= now
-        request = self._next() if may else None
+        if self.running >= self.slots or self.exclusive_until > now:
+            return None
+        interactive = self._queues[False].head(self._may_run)
+        request = background = self._queues[True].head(self._may_run)
+        if not self._queues[True]:
+            self._owed = 0.0  # nothing is owed while nothing waits for it
+        # A request that is owed its cost runs even in a reserved slot, or beside a prefill.
+        if background is None or self._owed < background.cost:
+            in_background = sum(each.background for each in self._running)
+            has_slot = in_background < self._background_slots and not self._is_awaited()
+            request = interactive or (background if has_slot else None)
         if request is None:
             return None
         self._queues[request.background].start(request)
@@ -273,7 +288,6 @@ class Scheduler:
             now + MAX_EXCLUSIVE if self.preemptive and not request.background else 0.0
         )
         if request.background:
-            self._in_background += 1
             self._owed = self._clamp_owed(self._owed - request.cost)
         # A background request that was owed its slot is never preempted, or it might starve. For
         # the others the actual change of `_owed`, which `_clamp_owed` may have limited,
@@ -335,24 +349,10 @@ class Scheduler:
         self._running_by_key[request.key] -= 1
         if not self._running_by_key[request.key]:
             del self._running_by_key[request.key]
-        self._in_background -= request.background
 
     def _is_awaited(self) -> bool:
         """Return whether an interactive request is running without a first token."""
         return any(not request.background for request in self._prefilling)
-
-    def _next(self) -> QueuedRequest | None:
-        interactive = self._queues[False].head(self._may_run) if self._queues[False] else None
-        if not self._queues[True]:
-            # Nothing is owed while nothing waits for it.
-            self._owed = 0.0
-            return interactive
-        background = self._queues[True].head(self._may_run)
-        # A request that is owed its cost runs even in a reserved slot, or beside a prefill.
-        if background is None or self._owed >= background.cost:
-            return background or interactive
-        has_slot = self._in_background < self._background_slots and not self._is_awaited()
-        return background if interactive is None and has_slot else interactive
 
     def _clamp_owed(self, tokens: float) -> float:
         """Return `tokens`, but at least 0 unless interactive requests wait.
@@ -363,13 +363,3 @@ class Scheduler:
 
     def _may_run(self, request: QueuedRequest) -> bool:
         return request.parallel is None or self._running_by_key[request.key] < request.parallel
-
-    def _evict(self, newcomer: QueuedRequest) -> QueuedRequest:
-        if not newcomer.background and (other := self._queues[True].longest_queue_tail()):
-            return other
-        queue = self._queues[newcomer.background]
-        other = queue.longest_queue_tail()
-        # By more than one: else two keys could evict each other's requests by turns.
-        if other and queue.waiting_count(other.key) > queue.waiting_count(newcomer.key) + 1:
-            return other
-        return newcomer

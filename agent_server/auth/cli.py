@@ -30,6 +30,12 @@ keys = typer.Typer(
     no_args_is_help=True,
 )
 
+_KEYS = (
+    "name", "key", "priority", "weight", "requests/min", "tokens/min", "tokens/day", "parallel",
+    "created", "expires", "revoked",
+)  # fmt: skip
+_USAGE = ("day", "tendril", "model", "requests", "prompt", "cached", "completion")
+
 
 def _name(text: str) -> str:
     try:
@@ -127,20 +133,31 @@ def list_(
             return await Keys(database).list_all(), used
 
     stored, used = asyncio.run(read())
-    typer.echo(align_columns([_KEYS, *map(_key_row, stored)]) if stored else "no keys")
+    rows: list[Sequence[str]] = [_KEYS]
+    for each in stored:
+        key = each.key
+        limits = (key.requests_per_minute, key.tokens_per_minute, key.tokens_per_day, key.parallel)
+        rows.append(
+            (
+                key.name,
+                f"{each.hint}...",
+                key.priority,
+                f"{key.weight:g}",
+                *("-" if limit is None else str(limit) for limit in limits),
+                f"{each.created:%Y-%m-%d}",
+                f"{key.expires:%Y-%m-%d}" if key.expires else "-",
+                f"{each.revoked:%Y-%m-%d}" if each.revoked else "-",
+            )
+        )
+    typer.echo(align_columns(rows) if stored else "no keys")
     if used:
         currency = settings.section(UsageSettings).currency
-        rows = [
-            (
-                usage_key.day.isoformat(),
-                usage_key.tendril,
-                usage_key.model,
-                *map(str, (amount.requests, amount.prompt, amount.cached, amount.completion)),
-                f"{amount.cost:.4f}",
-            )
-            for usage_key, amount in used
-        ]
-        typer.echo("\n" + align_columns([(*_USAGE, currency), *rows]))
+        rows = [(*_USAGE, currency)]
+        for spent, amount in used:
+            counts = (amount.requests, amount.prompt, amount.cached, amount.completion)
+            whose = (spent.day.isoformat(), spent.tendril, spent.model)
+            rows.append((*whose, *map(str, counts), f"{amount.cost:.4f}"))
+        typer.echo("\n" + align_columns(rows))
 
 
 @keys.command()
@@ -188,25 +205,3 @@ async def _closing_note(config: Config) -> str:
         requests = "1 request" if anonymous == 1 else f"{anonymous:,} requests"
         note += f" It has answered {requests} without a key in the last 7 days: these get 401."
     return note
-
-
-_KEYS = (
-    "name", "key", "priority", "weight", "requests/min", "tokens/min", "tokens/day", "parallel",
-    "created", "expires", "revoked",
-)  # fmt: skip
-_USAGE = ("day", "tendril", "model", "requests", "prompt", "cached", "completion")
-
-
-def _key_row(stored: ApiKeyRow) -> Sequence[str]:
-    key = stored.key
-    limits = (key.requests_per_minute, key.tokens_per_minute, key.tokens_per_day, key.parallel)
-    return (
-        key.name,
-        f"{stored.hint}...",
-        key.priority,
-        f"{key.weight:g}",
-        *("-" if limit is None else str(limit) for limit in limits),
-        f"{stored.created:%Y-%m-%d}",
-        f"{key.expires:%Y-%m-%d}" if key.expires else "-",
-        f"{stored.revoked:%Y-%m-%d}" if stored.revoked else "-",
-    )

@@ -19,6 +19,7 @@ from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.usage.api_keys import Key, Keys, digest
+from terrarium.cancellation import run_beside
 
 log = structlog.get_logger()
 
@@ -65,28 +66,23 @@ class ApiKeyCache:
 
     @asynccontextmanager
     async def refreshing(self, database: Database) -> AsyncIterator[None]:
-        """Read the keys, and again whenever the database changes.
-
-        Raises Unavailable if the first reading fails.
-        """
-        await self._read(Keys(database))
-        async with asyncio.TaskGroup() as tasks:
-            reader = tasks.create_task(self._keep_reading(database))
-            try:
-                yield
-            finally:
-                reader.cancel()
-
-    async def _keep_reading(self, database: Database) -> None:
+        """Read the keys, and again whenever the database changes. Raises Unavailable if the first
+        reading fails."""
         keys = Keys(database)
-        while True:
-            try:
-                async for _ in database.changes():
-                    await self._read(keys)
-            except Unavailable as error:
-                # The cached keys stay valid meanwhile.
-                log.warning("keys.unread", error=str(error))
-            await asyncio.sleep(REFRESH_PAUSE)
+
+        async def keep_reading() -> None:
+            while True:
+                try:
+                    async for _ in database.changes():
+                        await self._read(keys)
+                except Unavailable as error:
+                    # The cached keys stay valid meanwhile.
+                    log.warning("keys.unread", error=str(error))
+                await asyncio.sleep(REFRESH_PAUSE)
+
+        await self._read(keys)
+        async with run_beside(keep_reading()):
+            yield
 
     async def _read(self, keys: Keys) -> None:
         # In this order: a first key is known before the server closes to requests without one.

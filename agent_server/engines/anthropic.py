@@ -26,6 +26,8 @@ VERSION = "2023-06-01"
 CONTEXT_TOKENS = 200_000
 """Context window in tokens of a model whose card names none."""
 
+ANY_MODEL = ModelInfo(CONTEXT_TOKENS, tools=True, vision=True, embeddings=False, counts_tokens=True)
+
 MAX_ANSWER_TOKENS = 8_192
 """Limit of an answer, which the API requires, for a model whose card has not been read."""
 
@@ -82,25 +84,22 @@ class AnthropicEngine(UpstreamEngine):
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Read the card of the model; what it lacks is what all models of the API have."""
-        return await self.try_each(lambda upstream: self._info(upstream, model or self._model))
+        model = model or self._model
 
-    async def _info(self, upstream: Upstream, model: str | None) -> ModelInfo:
-        name = model or str((await self.cards(upstream))[0]["id"])
-        card: Mapping[str, Any] = {}
-        with suppress(EngineMisconfigured):  # an alias, or a server without cards
-            path = f"{MODELS_PATH}/{quote(name, safe='')}"
-            card = await self._json(UpstreamRequest("GET", path), upstream)
-        info = coalesce_info(
-            info_from_anthropic(card),
-            ModelInfo(
-                CONTEXT_TOKENS, tools=True, vision=True, embeddings=False, counts_tokens=True
-            ),
-        )
-        longest = card.get("max_tokens")
-        if isinstance(longest, int) and longest > 0:
-            share = (info.context or CONTEXT_TOKENS) // ANSWER_SHARE
-            self._max_answer[model] = min(longest, share)
-        return replace(info, weights=name)
+        async def ask(upstream: Upstream) -> ModelInfo:
+            name = model or str((await self.cards(upstream))[0]["id"])
+            card: Mapping[str, Any] = {}
+            with suppress(EngineMisconfigured):  # an alias, or a server without cards
+                path = f"{MODELS_PATH}/{quote(name, safe='')}"
+                card = await self._json(UpstreamRequest("GET", path), upstream)
+            info = coalesce_info(info_from_anthropic(card), ANY_MODEL)
+            longest = card.get("max_tokens")
+            if isinstance(longest, int) and longest > 0:
+                share = (info.context or CONTEXT_TOKENS) // ANSWER_SHARE
+                self._max_answer[model] = min(longest, share)
+            return replace(info, weights=name)
+
+        return await self.try_each(ask)
 
     def _named(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"model": body.get("model") or self._model}

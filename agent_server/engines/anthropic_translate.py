@@ -5,6 +5,7 @@ Source: https://docs.anthropic.com/en/api/messages
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,13 +20,9 @@ Body = Mapping[str, Any]
 
 SHARED_FIELDS = ("max_tokens", "top_p", "top_k")
 UNSUPPORTED_FIELDS = (
-    "logprobs",
-    "top_logprobs",
-    "logit_bias",
-    "min_p",
-    "verbosity",
-    "reasoning_effort",
-)
+    "logprobs", "top_logprobs", "logit_bias", "min_p", "verbosity", "reasoning_effort",
+    "frequency_penalty", "presence_penalty",
+)  # fmt: skip
 """Fields without an equivalent in the Messages API: requests that use them are rejected."""
 
 
@@ -34,15 +31,19 @@ def as_messages_request(body: Body) -> dict[str, Any]:
     for field in UNSUPPORTED_FIELDS:
         if body.get(field) not in (None, False):
             raise InvalidRequest(f"{field} is not supported by this model", param=field)
-    for field in ("frequency_penalty", "presence_penalty"):
-        if body.get(field):
-            raise InvalidRequest(f"{field} is not supported by this model", param=field)
     if (body.get("n") or 1) > 1:
         raise InvalidRequest("this model gives one answer at a time", param="n")
     if (body.get("response_format") or {}).get("type", "text") != "text":
         raise InvalidRequest("this model cannot be held to a format", param="response_format")
     asked: dict[str, Any] = {key: body[key] for key in SHARED_FIELDS if key in body}
-    asked["messages"] = list(_turns(body["messages"]))
+    # Consecutive messages of one role become one. So the results of parallel tool calls are all in
+    # the one user message that follows the calls.
+    spoken = (each for each in body["messages"] if each["role"] != "system")
+    turns = itertools.groupby(
+        spoken, lambda each: "assistant" if each["role"] == "assistant" else "user"
+    )
+    made = [(role, [block for each in turn for block in _blocks(each)]) for role, turn in turns]
+    asked["messages"] = [{"role": role, "content": blocks} for role, blocks in made if blocks]
     # The API has one field for system text, so later system messages move to the front.
     rules = [plain(each["content"]) for each in body["messages"] if each["role"] == "system"]
     if system := "\n\n".join(rules):
@@ -52,7 +53,13 @@ def as_messages_request(body: Body) -> dict[str, Any]:
     if stop := body.get("stop"):
         asked["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
     if tools := body.get("tools"):
-        asked["tools"] = [_tool(tool["function"]) for tool in tools]
+        asked["tools"] = []
+        for function in (tool["function"] for tool in tools):
+            schema = function.get("parameters") or {"type": "object", "properties": {}}
+            described = {"name": function["name"], "input_schema": schema}
+            if function.get("description"):
+                described["description"] = function["description"]
+            asked["tools"].append(described)
         choice = body.get("tool_choice") or "auto"
         if isinstance(choice, Mapping):
             chosen: dict[str, Any] = {"type": "tool", "name": choice["function"]["name"]}
@@ -62,25 +69,6 @@ def as_messages_request(body: Body) -> dict[str, Any]:
             chosen["disable_parallel_tool_use"] = True
         asked["tool_choice"] = chosen
     return asked
-
-
-def _turns(messages: Sequence[Body]) -> Iterator[dict[str, Any]]:
-    """Yield the messages other than the system's; consecutive ones of one role become one.
-
-    So the results of parallel tool calls are all in the one user message that follows the calls.
-    """
-    role, blocks = "", list[dict[str, Any]]()
-    for message in messages:
-        if message["role"] == "system":
-            continue
-        speaker = "assistant" if message["role"] == "assistant" else "user"
-        if speaker != role and blocks:
-            yield {"role": role, "content": blocks}
-            blocks = []
-        role = speaker
-        blocks.extend(_blocks(message))
-    if blocks:
-        yield {"role": role, "content": blocks}
 
 
 def _blocks(message: Body) -> Iterator[dict[str, Any]]:
@@ -116,14 +104,6 @@ def _blocks(message: Body) -> Iterator[dict[str, Any]]:
         yield {**used, "input": value}
 
 
-def _tool(function: Body) -> dict[str, Any]:
-    schema = function.get("parameters") or {"type": "object", "properties": {}}
-    tool = {"name": function["name"], "input_schema": schema}
-    if function.get("description"):
-        tool["description"] = function["description"]
-    return tool
-
-
 Event = Mapping[str, Any]
 
 FINISH_REASONS = {
@@ -144,10 +124,8 @@ class MessageStream:
         self._usage: dict[str, int] = {}
 
     def chunk(self, event: Event) -> Chunk | None:
-        """Return the chunk for `event`, None if it has no equivalent.
-
-        Raises ApiError for an `error` event.
-        """
+        """Return the chunk for `event`, None if it has no equivalent. Raises ApiError for an
+        `error` event."""
         kind = event.get("type")
         if kind == "error":
             raise event_to_api_error(_mapping(event.get("error")))

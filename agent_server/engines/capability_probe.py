@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from agent_server.engine_protocol import ModelInfo
 
 # Experts, number and unit, but not within a word or a longer number.
 _SIZE = re.compile(r"(?<![\w.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d{1,3})?) ?([bBmM])(?![A-Za-z0-9])")
+
+_NUM_CTX = re.compile(r"^num_ctx +(\d+)\s*$", re.MULTILINE)
 
 CONTEXT_FIELDS = ("max_model_len", "context_window", "context_length", "max_context_length")
 
@@ -80,7 +82,9 @@ def info_from_ollama(model: Mapping[str, Any], running: Mapping[str, Any] | None
         name in able if isinstance(able, list) else None for name in names
     )
     is_remote = bool(model.get("remote_host"))
-    wanted = _num_ctx(model.get("parameters")) or (None if is_remote else OLLAMA_CONTEXT)
+    parameters = model.get("parameters")  # lines of a name and a value
+    named = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
+    wanted = (named and int(named[1])) or (None if is_remote else OLLAMA_CONTEXT)
     return ModelInfo(
         context=_count((running or {}).get("context_length")) or _smallest([trained, wanted]),
         tools=tools,
@@ -95,10 +99,10 @@ def info_from_ollama(model: Mapping[str, Any], running: Mapping[str, Any] | None
 def running_model(answer: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     """Return the entry of a model in Ollama's `/api/ps`, None if it is not loaded."""
     models = answer.get("models")
-    for each in models if isinstance(models, list) else ():
-        if isinstance(each, dict) and each.get("model") in (name, f"{name}:latest"):
-            return each
-    return None
+    listed = (
+        each for each in (models if isinstance(models, list) else ()) if isinstance(each, dict)
+    )
+    return next((each for each in listed if each.get("model") in (name, f"{name}:latest")), None)
 
 
 def info_from_anthropic(card: Mapping[str, Any]) -> ModelInfo:
@@ -127,13 +131,8 @@ def size_in(name: str) -> int | None:
 
 def coalesce_info(first: ModelInfo, second: ModelInfo) -> ModelInfo:
     """Merge two descriptions: what is None in `first` is taken from `second`."""
-    return ModelInfo(
-        *(
-            getattr(second, each.name) if value is None else value
-            for each in fields(ModelInfo)
-            for value in (getattr(first, each.name),)
-        )
-    )
+    known = {each.name: getattr(first, each.name) for each in fields(first)}
+    return replace(second, **{name: value for name, value in known.items() if value is not None})
 
 
 def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -147,15 +146,6 @@ def _count(value: Any) -> int | None:
 
 def _smallest(values: Iterable[Any]) -> int | None:
     return min(filter(None, map(_count, values)), default=None)
-
-
-def _num_ctx(parameters: Any) -> int | None:
-    """Return the `num_ctx` of Ollama's parameters: lines of a name and a value."""
-    for line in parameters.splitlines() if isinstance(parameters, str) else ():
-        name, _, value = line.partition(" ")
-        if name == "num_ctx" and value.strip().isdecimal():
-            return int(value) or None
-    return None
 
 
 def _flag(value: Any) -> bool | None:

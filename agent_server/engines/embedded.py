@@ -25,6 +25,7 @@ from agent_server.engines.upstream_pool import UpstreamConfig
 from agent_server.errors import EngineMisconfigured, EngineUnavailable
 from agent_server.model_catalogue.machine import Gpu
 from terrarium.backoff import Backoff
+from terrarium.cancellation import run_beside
 from terrarium.file_watcher import file_stamp
 from terrarium.supervision import end_child
 
@@ -63,24 +64,6 @@ class Watchdog:
     abandoned: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class ChildExit:
-    """The exit of a child: its status, and whether it had loaded the model."""
-
-    status: int
-    has_loaded: bool
-
-    @property
-    def is_of_the_file(self) -> bool:
-        """True if the child exited while loading because of the file, as far as one can tell.
-
-        Either llama.cpp rejected the file, or a signal (a negative status) ended the child:
-        llama.cpp aborts on some files, and the kernel may kill a process that needs too much
-        memory.
-        """
-        return not self.has_loaded and (self.status == CANNOT_LOAD or self.status < 0)
-
-
 class EmbeddedEngine(Engine):
     """llama.cpp in a child process, used over HTTP like any other engine.
 
@@ -107,12 +90,8 @@ class EmbeddedEngine(Engine):
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Keep a child running for the duration of the block."""
-        async with asyncio.TaskGroup() as tasks:
-            keeper = tasks.create_task(self._supervise())
-            try:
-                yield
-            finally:
-                keeper.cancel()
+        async with run_beside(self._supervise()):
+            yield
 
     def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer from the child. Raises ApiError."""
@@ -163,12 +142,16 @@ class EmbeddedEngine(Engine):
             # Before the start, so that a file replaced while it is being loaded counts as changed.
             path = Path(self._spec.path)
             stamp = file_stamp(path)
-            ended = await self._run_child()
+            status, has_loaded = await self._run_child()
             pause = backoff.delay()
-            refusals = refusals + 1 if ended.is_of_the_file else 0
+            # Because of the file, as far as one can tell: llama.cpp has rejected it, or a signal (a
+            # negative status) has ended the child. llama.cpp aborts on some files, and the kernel
+            # may kill a process that needs too much memory.
+            is_of_the_file = not has_loaded and (status == CANNOT_LOAD or status < 0)
+            refusals = refusals + 1 if is_of_the_file else 0
             self._cannot_load = refusals >= MAX_LOAD_ATTEMPTS
             if self._cannot_load:
-                log.error("engine.cannot_load", model=self._spec.path, status=ended.status)
+                log.error("engine.cannot_load", model=self._spec.path, status=status)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(RELOAD_INTERVAL):
                         while file_stamp(path) == stamp:  # noqa: ASYNC110 - a file tells nobody
@@ -178,11 +161,14 @@ class EmbeddedEngine(Engine):
                             stamp = file_stamp(path)
                             await asyncio.sleep(FILE_POLL_INTERVAL)
             else:
-                log.warning("engine.exited", status=ended.status, restart_in=pause)
+                log.warning("engine.exited", status=status, restart_in=pause)
                 await asyncio.sleep(pause)
 
-    async def _run_child(self) -> ChildExit:
-        """Run one child from its start to its exit."""
+    async def _run_child(self) -> tuple[int, bool]:
+        """Run one child from its start to its exit, or until it stops responding.
+
+        Return its exit status, and whether it had loaded the model.
+        """
         # A new key for each child, passed through the pipe: the process list does not show it.
         spec = replace(self._spec, key=secrets.token_urlsafe(32))
         # In its own session, Ctrl-C at a terminal reaches only the server, which ends the child.
@@ -190,52 +176,42 @@ class EmbeddedEngine(Engine):
             sys.executable, "-m", "agent_server.engines.llama_child",
             stdin=PIPE, stdout=PIPE, start_new_session=True,
         )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            begun = await _hand_over(process, spec)
-            if begun is None:
-                return ChildExit(await process.wait(), has_loaded=False)
-            url = str(begun["url"])
+            begun: dict[str, Any] = {}
+            with suppress(BrokenPipeError, ConnectionResetError):
+                process.stdin.write(spec.as_line())
+                await process.stdin.drain()
+                async for line in process.stdout:
+                    # llama.cpp may write lines of its own to standard output.
+                    if line.startswith(b'{"url": '):
+                        begun = json.loads(line)
+                        break
+            if not begun:
+                return await process.wait(), False
             self._gpus = tuple(Gpu(**each) for each in begun["gpus"])
             # llama.cpp closes the connection after each stream, though it advertises keep-alive.
             http = HttpEngine(
-                UpstreamConfig([url], spec.key, spec.name, self._timeout, keep_alive=False)
+                UpstreamConfig([begun["url"]], spec.key, spec.name, self._timeout, keep_alive=False)
             )
             async with http.lifespan():
                 self._http = http
                 gpus = [gpu.name for gpu in self._gpus]
                 log.info("engine.started", pid=process.pid, model=spec.path, gpus=gpus)
-                return ChildExit(await self._until_ended_or_stuck(process, http), has_loaded=True)
+                async with run_beside(self._end_if_stuck(process, http)):
+                    # The output is drained, as a full pipe would block llama.cpp.
+                    while await process.stdout.read(1 << 16):
+                        pass
+                    return await process.wait(), True
         finally:
             # First of all, so that no further request goes to a child that is being ended.
             self._http = None
             self._is_stuck = False
             await end_child(process, TERMINATE_TIMEOUT)
 
-    async def _until_ended_or_stuck(self, process: Process, http: HttpEngine) -> int:
-        """Return the exit status of a child, which is ended if it stops responding."""
-
-        async def until_ended() -> int:
-            # The output is drained, as a full pipe would block llama.cpp.
-            assert process.stdout is not None
-            while await process.stdout.read(1 << 16):
-                pass
-            return await process.wait()
-
-        ended = asyncio.create_task(until_ended())
-        stuck = asyncio.create_task(self._until_stuck(http))
-        try:
-            await asyncio.wait({ended, stuck}, return_when=asyncio.FIRST_COMPLETED)
-            if not ended.done():
-                log.error("engine.stuck", pid=process.pid)
-                await end_child(process, TERMINATE_TIMEOUT)
-            return await ended
-        finally:
-            for task in (ended, stuck):
-                task.cancel()
-            await asyncio.wait({ended, stuck})
-
-    async def _until_stuck(self, http: HttpEngine) -> None:
-        """Return once the child has not responded for so long that it must be ended.
+    async def _end_if_stuck(self, process: Process, http: HttpEngine) -> None:
+        """End the child once it has not responded for too long.
 
         llama.cpp compiles the grammar of a request in its main loop, and does not stop when the
         client disconnects: meanwhile it answers nobody.
@@ -253,6 +229,8 @@ class EmbeddedEngine(Engine):
                 if silent >= (
                     min(rules.abandoned, self._timeout) if is_abandoned else self._timeout
                 ):
+                    log.error("engine.stuck", pid=process.pid)
+                    await end_child(process, TERMINATE_TIMEOUT)
                     return
                 await asyncio.sleep(rules.look)
             aborted_posts, self._is_stuck = before, False
@@ -261,22 +239,3 @@ class EmbeddedEngine(Engine):
 def _child_body(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body for the child: without control tokens, and with the salt of its key."""
     return add_salt(escape_control_tokens(body))
-
-
-async def _hand_over(process: Process, spec: EngineSpec) -> dict[str, Any] | None:
-    """Send `spec` to the child; return its address and GPUs, or None if it exits first.
-
-    The child reports them once it has loaded the model.
-    """
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(spec.as_line())
-        await process.stdin.drain()
-    except (BrokenPipeError, ConnectionResetError):
-        return None
-    async for line in process.stdout:
-        # llama.cpp may write lines of its own to standard output.
-        if line.startswith(b'{"url": '):
-            return dict(json.loads(line))
-    return None

@@ -115,7 +115,22 @@ class EmbeddingEngine(Engine):
         answer = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:
-            process = await self._start()
+            async with self._starting:
+                process = self._process
+                if process is None:
+                    files = embedder.find(self._models)
+                    if files is None:
+                        raise Unsupported(
+                            "this server lacks its embedding model; `terrarium model pull` fetches"
+                            " it"
+                        )
+                    self._process = process = await asyncio.create_subprocess_exec(
+                        sys.executable, "-m", "agent_server.engines.embeddings_child",
+                        str(files.library), str(files.weights),
+                        stdin=PIPE, stdout=PIPE, start_new_session=True, limit=MAX_LINE_BYTES,
+                    )  # fmt: skip
+                    self._answers = asyncio.create_task(self._deliver(process))
+                    log.info("embeddings.started", pid=process.pid)
             assert process.stdin is not None
             process.stdin.write(to_json({"id": number, **asked}) + b"\n")
             await process.stdin.drain()
@@ -126,23 +141,6 @@ class EmbeddingEngine(Engine):
             # An answer that comes after its client has left is for nobody.
             del self._waiting[number]
         return made
-
-    async def _start(self) -> Process:
-        async with self._starting:
-            if self._process is None:
-                files = embedder.find(self._models)
-                if files is None:
-                    raise Unsupported(
-                        "this server lacks its embedding model; `terrarium model pull` fetches it"
-                    )
-                self._process = process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "agent_server.engines.embeddings_child",
-                    str(files.library), str(files.weights),
-                    stdin=PIPE, stdout=PIPE, start_new_session=True, limit=MAX_LINE_BYTES,
-                )  # fmt: skip
-                self._answers = asyncio.create_task(self._deliver(process))
-                log.info("embeddings.started", pid=process.pid)
-            return self._process
 
     async def _deliver(self, process: Process) -> None:
         """Give each answer of the child to its request, until the child has ended."""

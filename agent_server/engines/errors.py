@@ -58,7 +58,6 @@ _WINDOW = re.compile(
 MIN_WINDOW = 256
 """Fewest tokens of a window to believe."""
 
-
 DETAIL_PATHS = frozenset(["/tokenize", "/props", "/api/show", "/api/ps", "/v1/model/info"])
 """Paths that only some kinds of servers have."""
 

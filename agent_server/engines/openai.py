@@ -50,7 +50,6 @@ UNSUPPORTED_CODES = ("unsupported_parameter", "unsupported_value")
 SESSION_HEADER = "x-session-id"
 """The header by which a router in front of several engines keeps a conversation on one."""
 
-
 _as_sent = with_config(ConfigDict(strict=True, extra="allow"))
 
 
@@ -227,27 +226,27 @@ class HttpEngine(UpstreamEngine):
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Read the list of models, then the details that other kinds of servers have."""
-        return await self.try_each(lambda upstream: self._info(upstream, model or self._model))
+        model = model or self._model
 
-    async def _info(self, upstream: Upstream, model: str | None) -> ModelInfo:
-        cards = await self.cards(upstream)
-        name = model or str(cards[0]["id"])
-        found = info_from_model_card(next((card for card in cards if card["id"] == name), {}))
-        if found.context is None:
-            found = coalesce_info(await self._details(upstream, name), found)
-        try:
-            counted = await self._count(upstream, {"prompt": "hello", "model": name})
-        except ApiError:
+        async def ask(upstream: Upstream) -> ModelInfo:
+            cards = await self.cards(upstream)
+            name = model or str(cards[0]["id"])
+            found = info_from_model_card(next((card for card in cards if card["id"] == name), {}))
+            if found.context is None:
+                found = coalesce_info(await self._details(upstream, name), found)
             counts_tokens = False
-        else:
-            counts_tokens, found = True, coalesce_info(found, ModelInfo(context=counted.limit))
-        return replace(
-            found,
-            counts_tokens=counts_tokens,
-            weights=name,
-            parameters=found.parameters or size_in(name),
-            identity=f"{name} at {self._urls}",
-        )
+            with suppress(ApiError):
+                counted = await self._count(upstream, {"prompt": "hello", "model": name})
+                counts_tokens, found = True, coalesce_info(found, ModelInfo(context=counted.limit))
+            return replace(
+                found,
+                counts_tokens=counts_tokens,
+                weights=name,
+                parameters=found.parameters or size_in(name),
+                identity=f"{name} at {self._urls}",
+            )
+
+        return await self.try_each(ask)
 
     async def _details(self, upstream: Upstream, name: str) -> ModelInfo:
         """Ask as one asks llama-server, Ollama and LiteLLM; others answer none of these."""

@@ -28,6 +28,7 @@ from agent_server.errors import (
     RateLimited,
     Unsupported,
 )
+from terrarium.cancellation import run_beside
 from terrarium.http.client import (
     ConnectFailed,
     ConnectionBroken,
@@ -142,10 +143,7 @@ LINGER = 0.05
 
 
 class UpstreamResponse:
-    """The body of one response.
-
-    Until it is closed it counts as `in_flight` at its upstream.
-    """
+    """The body of one response. Until it is closed it counts as `in_flight` at its upstream."""
 
     def __init__(self, connection: HttpConnection, upstream: Upstream) -> None:
         self._connection: HttpConnection | None = connection
@@ -173,10 +171,8 @@ class UpstreamResponse:
             raise self.upstream.failed(error, "in the middle of the answer") from error
 
     async def next_batch(self) -> list[bytes]:
-        """Return the data of the server-sent events that arrived together, none at the end.
-
-        Raises ApiError.
-        """
+        """Return the data of the server-sent events that arrived together, none at the end. Raises
+        ApiError."""
         found: list[bytes] = []
         try:
             while not found and not self._ended:
@@ -217,7 +213,6 @@ CHECK_TIMEOUT = 3.0
 """Seconds that a health check may take."""
 
 HEADERS = {"content-type": "application/json", "accept-encoding": "identity"}
-
 
 MODELS_PATH = "/v1/models"
 """The path of the list of models, which all kinds of upstreams have. It is the health check too,
@@ -319,23 +314,25 @@ class UpstreamEngine(Engine):
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Run the health checks; close all connections at the end."""
-        watching = {asyncio.create_task(self._watch(each)) for each in self._upstreams}
-        self._is_running = True
+
+        async def watch(upstream: Upstream) -> None:
+            while True:
+                await asyncio.sleep(CHECK_INTERVAL)
+                if upstream.down or len(self._upstreams) > 1:
+                    await self._check(upstream)
+
         try:
-            yield
+            async with run_beside(*map(watch, self._upstreams)):
+                self._is_running = True
+                yield
         finally:
             self._is_running = False
-            for task in watching:
-                task.cancel()
-            await asyncio.wait(watching)
             for each in self._upstreams:
                 await each.connection_pool.close()
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        """Send a request to the first upstream that begins an answer; the caller closes it.
-
-        Raises the ApiError of the last upstream.
-        """
+        """Send a request to the first upstream that begins an answer; the caller closes it. Raises
+        the ApiError of the last upstream."""
         # A whole answer has no byte before its end.
         streams = request.body is not None and request.body.get("stream") is True
         limit = self._first_byte if streams else None
@@ -479,12 +476,6 @@ class UpstreamEngine(Engine):
         first = next(self._turn) % len(up)
         in_turn = up[first:] + up[:first]
         return sorted(in_turn, key=lambda each: (each.ejected_until > now, each.in_flight))
-
-    async def _watch(self, upstream: Upstream) -> None:
-        while True:
-            await asyncio.sleep(CHECK_INTERVAL)
-            if upstream.down or len(self._upstreams) > 1:
-                await self._check(upstream)
 
     async def _check(self, upstream: Upstream) -> bool:
         """Check the health of an upstream, and update its circuit.

@@ -35,10 +35,7 @@ PUBLIC_PATHS, METRICS_PATH = frozenset({"/health", "/ready"}), "/metrics"
 the metrics needs none on this machine."""
 
 ROUTINE = frozenset(
-    {
-        ("/v1/models/{name:path}", NotFound.status),
-        ("/v1/tendrils/{name}", HTTPStatus.NO_CONTENT),
-    }
+    {("/v1/models/{name:path}", NotFound.status), ("/v1/tendrils/{name}", HTTPStatus.NO_CONTENT)}
 )
 """Routes and statuses that are logged for debugging only. Tendrils look models up by names that
 mostly do not exist, and report every ten seconds: neither is news, and the reports of three
@@ -102,17 +99,14 @@ class AccessLogMiddleware:
                 await error_response(ApiError(text), path)(scope, receive, send_tracked)
         finally:
             outcome = status if status and is_complete else ClientGone.status
-            self._finish(scope, outcome, time.monotonic() - began)
-
-    def _finish(self, scope: Scope, status: int, seconds: float) -> None:
-        # The route's pattern: with paths as labels, clients could create series without limit.
-        route = getattr(scope.get("route"), "path", "other")
-        self._metering.metrics.count_response(route, status, seconds)
-        is_polled = (route, status) in ROUTINE or route in {*PUBLIC_PATHS, METRICS_PATH}
-        tell = log.debug if is_polled else log.info
-        context: RequestContext | None = scope.get("request_context")
-        facts = context.log_fields() if context else {}
-        tell("request.done", route=route, status=status, seconds=round(seconds, 3), **facts)
+            seconds = time.monotonic() - began
+            # The route's pattern: with paths as labels, clients could create series without limit.
+            route = getattr(scope.get("route"), "path", "other")
+            self._metering.metrics.count_response(route, outcome, seconds)
+            is_polled = (route, outcome) in ROUTINE or route in {*PUBLIC_PATHS, METRICS_PATH}
+            tell = log.debug if is_polled else log.info
+            facts = context.log_fields() if (context := scope.get("request_context")) else {}
+            tell("request.done", route=route, status=outcome, seconds=round(seconds, 3), **facts)
 
 
 class AuthMiddleware:

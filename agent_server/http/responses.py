@@ -7,14 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    Callable,
-    Coroutine,
-    Iterable,
-    Mapping,
-)
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -118,10 +111,8 @@ async def openai_events(
 
 
 async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`; if the client disconnects first, cancel it.
-
-    Raises ClientGone then.
-    """
+    """Return the result of `work`; if the client disconnects first, cancel it. Raises ClientGone
+    then."""
     loop, stoppable = asyncio.get_running_loop(), CancelScope()
     leaving: asyncio.Task[None] | None = None
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -42,6 +42,7 @@ from storage.usage.usage import (
     UsageTable,
     WriteBehindCounter,
 )
+from terrarium.cancellation import run_beside
 from terrarium.clock import SteadyClock
 
 MINUTE, DAY = 60, 86_400
@@ -207,14 +208,14 @@ class Budgets:
     """
 
     def __init__(self, settings: Mapping[str, BudgetSettings]) -> None:
-        self._settings = settings
+        self.settings = settings
         self._day = 0
         self._spent: dict[str, dict[str, _Spent]] = {}
 
     def require_room(self, spender: Spender, now: float) -> None:
         """Raise RateLimited if a budget of the spender is exhausted."""
         for name, spent in self._accounts(spender, now):
-            budget = self._settings[name]
+            budget = self.settings[name]
             if budget.tokens_per_day is not None and spent.tokens >= budget.tokens_per_day:
                 raise _exhausted(name, f"{budget.tokens_per_day:,} tokens", now)
             if budget.cost_per_day is not None and spent.cost >= budget.cost_per_day:
@@ -226,7 +227,7 @@ class Budgets:
         """Count the tokens and the cost of a request in all budgets of the spender, or in those of
         each person or channel only."""
         for name, spent in self._accounts(spender, now):
-            if self._settings[name].is_of_people or not of_people:
+            if self.settings[name].is_of_people or not of_people:
                 spent.tokens += tokens
                 spent.cost += cost
 
@@ -238,13 +239,13 @@ class Budgets:
         if spender.tendril == OURSELVES.name:
             return []
         found = []
-        for name, budget in self._settings.items():
-            if budget.tendril not in (None, spender.tendril):
-                continue
-            if budget.model not in (None, spender.model):
-                continue
+        for name, budget in self.settings.items():
             account = "" if budget.per == "all" else str(getattr(spender, budget.per))
-            if not account and budget.per != "all":
+            if (
+                budget.tendril not in (None, spender.tendril)
+                or budget.model not in (None, spender.model)
+                or not (account or budget.per == "all")
+            ):
                 continue
             accounts = self._spent.setdefault(name, {})
             # Pseudonyms come from clients: memory must stay bounded however many they make up.
@@ -320,25 +321,23 @@ class Accounts:
 
     async def restore(self, recorder: UsageRecorder) -> None:
         """Count what was used today before this start. Raises Unavailable."""
-        now, used = self._clock.time(), Counter[str]()
-        for spent in await recorder.read_spent():
-            self._budgets.spend(
-                spent.spender, spent.tokens, spent.cost, now, of_people=spent.of_people
-            )
+        used, spent_today = Counter[str](), await recorder.read_spent()
+        self.change_budgets(self._budgets.settings, spent_today)
+        for spent in spent_today:
             if not spent.of_people:
                 used[spent.spender.tendril] += spent.tokens
         for tendril, tokens in used.items():
-            self._answers.seed(tendril, tokens, now)
+            self._answers.seed(tendril, tokens, self._clock.time())
 
-    async def change_budgets(
-        self, settings: Mapping[str, BudgetSettings], recorder: UsageRecorder
+    def change_budgets(
+        self, settings: Mapping[str, BudgetSettings], spent_today: Iterable[Spent]
     ) -> None:
-        """Replace the budgets; what was spent today counts in the new ones. Raises Unavailable."""
-        budgets, now = Budgets(settings), self._clock.time()
-        # Without an await between the reading and the exchange, no request is missing.
-        for spent in await recorder.read_spent():
-            budgets.spend(spent.spender, spent.tokens, spent.cost, now, of_people=spent.of_people)
-        self._budgets = budgets
+        """Replace the budgets; what was spent today counts in the new ones. With no await between
+        its reading and this, no request is missing."""
+        self._budgets, now = Budgets(settings), self._clock.time()
+        for spent in spent_today:
+            of_people = spent.of_people
+            self._budgets.spend(spent.spender, spent.tokens, spent.cost, now, of_people=of_people)
 
 
 FORGET_INTERVAL = 600.0
@@ -385,13 +384,17 @@ class UsageRecorder:
         """Write the counts to `database` every few seconds and at the end of the block."""
         self._table, self._spenders = UsageTable(database), SpenderUsage(database)
         self._database = database
-        async with self._tally.writing(), self._people.writing():
-            forgetting = asyncio.create_task(self._forget_spenders())
-            try:
-                yield
-            finally:
-                forgetting.cancel()
-                await asyncio.wait({forgetting})
+
+        async def forget_spenders() -> None:
+            while True:  # what persons and channels used on earlier days
+                try:
+                    await self._spenders.forget_before(datetime.now(UTC).date())
+                except Unavailable as error:  # a full disk passes
+                    log.warning("usage.not_forgotten", error=str(error))
+                await asyncio.sleep(FORGET_INTERVAL)
+
+        async with self._tally.writing(), self._people.writing(), run_beside(forget_spenders()):
+            yield
 
     @property
     def is_database_away(self) -> bool:
@@ -407,9 +410,7 @@ class UsageRecorder:
         self, since: date, until: date, tendril: str | None = None
     ) -> Mapping[UsageKey, UsageAmount]:
         """Return the usage from `since` to `until` (inclusive), written or not, in order of key.
-
-        Raises Unavailable.
-        """
+        Raises Unavailable."""
         async with self._tally.quiesce():
             found = dict(await self._table.read(since, until, tendril))
         # There is no await between the release of the lock and this: an amount that was written in
@@ -436,15 +437,6 @@ class UsageRecorder:
             found.append(Spent(spender, tokens, cost, of_people=True))
         return found
 
-    async def _forget_spenders(self) -> None:
-        """Delete what persons and channels used on earlier days, until cancelled."""
-        while True:
-            try:
-                await self._spenders.forget_before(datetime.now(UTC).date())
-            except Unavailable as error:  # a full disk passes
-                log.warning("usage.not_forgotten", error=str(error))
-            await asyncio.sleep(FORGET_INTERVAL)
-
 
 class Metering:
     """The accounts, the usage recorder, the metrics and the spans that all engines share."""
@@ -452,11 +444,12 @@ class Metering:
     def __init__(self, usage: UsageSettings, *, log_prompts: bool) -> None:
         self.accounts, self.recorder = Accounts(usage.budgets), UsageRecorder(usage)
         self.metrics, self.tracing = Metrics(), Tracing()
-        self.metrics.watch_disk(lambda: self.recorder.is_behind)
-        self.metrics.watch_database(lambda: self.recorder.is_database_away)
+        self.metrics.watch_storage(
+            lambda: self.recorder.is_behind, lambda: self.recorder.is_database_away
+        )
         self.log_prompts = log_prompts
 
     async def change(self, usage: UsageSettings) -> None:
         """Apply other prices and budgets to what ends from now on. Raises Unavailable."""
-        await self.accounts.change_budgets(usage.budgets, self.recorder)
+        self.accounts.change_budgets(usage.budgets, await self.recorder.read_spent())
         self.recorder.change(usage)

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import Protocol
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Metric,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -87,7 +80,8 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         self._tendrils: set[str] = set()
-        self._series = cache(_series)
+        # prometheus_client looks the series of labels up slowly.
+        self._series = cache(lambda metric, *labels: metric.labels(*labels))
         self._watched: dict[str, AdmissionState] = {}
         whose = ["tendril", "model"]
         self._requests = Counter(
@@ -133,12 +127,9 @@ class Metrics:
         self._upstreams: dict[str, Sequence[UpstreamState]] = {}
         registry.register(UpstreamCollector(self._upstreams))
 
-    def watch_disk(self, is_in_trouble: Callable[[], bool]) -> None:
-        """Have the gauge of the server's disk show `is_in_trouble()`."""
-        self._disk.set_function(is_in_trouble)
-
-    def watch_database(self, is_away: Callable[[], bool]) -> None:
-        """Have the gauge of the server's database show `is_away()`."""
+    def watch_storage(self, is_behind: Callable[[], bool], is_away: Callable[[], bool]) -> None:
+        """Have gauges of whether usage cannot be written, and of whether the database is away."""
+        self._disk.set_function(is_behind)
         self._database.set_function(lambda: not is_away())
 
     @contextmanager
@@ -211,8 +202,3 @@ class Metrics:
             self._tendrils.add(name)
             return name
         return "other"
-
-
-def _series(metric: Counter | Histogram, *labels: object) -> Any:
-    """Return the series of a metric with these labels; prometheus_client looks them up slowly."""
-    return metric.labels(*labels)

@@ -30,7 +30,10 @@ class Machine:
     @classmethod
     def here(cls, gpus: Sequence[Gpu] = ()) -> Machine:
         """Return the machine that this process runs on; `gpus` is as of `engine_gpus`."""
-        return cls(_memory(), cores(), tuple(gpus))
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        with suppress(OSError, ValueError):  # cgroup v2 writes "max" where there is no limit
+            memory = min(memory, int(_CGROUP.read_text(encoding="ascii")))
+        return cls(memory, cores(), tuple(gpus))
 
     @property
     def gpu_memory(self) -> int:
@@ -65,10 +68,3 @@ def engine_gpus() -> tuple[Gpu, ...]:
         for device in get_device_info()
         if device["type"] in (own, shared)
     )
-
-
-def _memory() -> int:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with suppress(OSError, ValueError):  # cgroup v2 writes "max" where there is no limit
-        memory = min(memory, int(_CGROUP.read_text(encoding="ascii")))
-    return memory

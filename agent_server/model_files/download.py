@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,10 @@ def fetch(url: str, part: Path, wanted: ExpectedFile) -> None:
 
 def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
     """Request the missing bytes once; return the size and digest that the whole file must have."""
-    have, note = _size(part), _read_note(part)
+    have, note = _size(part), dict[str, Any]()
+    with suppress(OSError, ValueError):
+        known = json.loads(_note_path(part).read_text(encoding="utf-8"))
+        note = known if isinstance(known, dict) else {}
     # What came from another URL is deleted. A part without a note is kept only if a checksum will
     # verify the whole file in the end.
     if have and note.get("url") != url and (note or not wanted.sha256):
@@ -120,7 +123,7 @@ def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
             httpx2.Client(follow_redirects=True, timeout=60) as client,
             client.stream("GET", url, headers=headers) as response,
         ):
-            promised = _merge_promises(url, _promise_of_link(response), wanted)
+            promised = _promised_by(response, url, wanted)
             _receive(response, part, have, url, promised.size)
     except httpx2.InvalidURL as error:
         raise PullError(f"{url} is not a URL: {error}") from error
@@ -133,20 +136,17 @@ def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
     return promised
 
 
-def _promise_of_link(response: httpx2.Response) -> ExpectedFile:
-    """Return the size and SHA-256 in the hub's headers: those of a redirect, else of the answer."""
-    for each in (*response.history, response):
+def _promised_by(response: httpx2.Response, url: str, wanted: ExpectedFile) -> ExpectedFile:
+    """Merge the expected values with those in the hub's headers: of a redirect, else of the answer.
+    Raises PullError if they differ."""
+    linked = ExpectedFile()
+    for each in (response, *reversed(response.history)):
         tag = str(each.headers.get("x-linked-etag", "")).strip().removeprefix("W/").strip('"')
         size = str(each.headers.get("x-linked-size", ""))
         if size.isdecimal() or _SHA256.fullmatch(tag):
-            return ExpectedFile(
+            linked = ExpectedFile(
                 int(size) if size.isdecimal() else None, tag if _SHA256.fullmatch(tag) else None
             )
-    return ExpectedFile()
-
-
-def _merge_promises(url: str, linked: ExpectedFile, wanted: ExpectedFile) -> ExpectedFile:
-    """Merge the expected values with those of the hub. Raises PullError if they differ."""
     digest = wanted.sha256.strip().lower() if wanted.sha256 else None
     for what, ours, theirs in (
         ("size", wanted.size, linked.size),
@@ -235,14 +235,6 @@ def _status_error(response: httpx2.Response) -> PullError:
     else:
         why = "does not give it out"
     return PullError(f"{first}: {host} answered {status}: it {why}")
-
-
-def _read_note(part: Path) -> dict[str, Any]:
-    try:
-        known = json.loads(_note_path(part).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
 
 
 def _note_path(part: Path) -> Path:

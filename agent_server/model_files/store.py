@@ -62,9 +62,7 @@ def gguf(path: Path, hint: str = "correct it") -> Path:
 
 def ensure(settings: ModelSettings) -> None:
     """Pull the missing models that the settings name: the default one, or those of the catalogue.
-
-    Raises PullError.
-    """
+    Raises PullError."""
     if settings.entry:
         pull_entry(settings.entry, settings.folder)
     elif settings.pulled_name is not None and not (settings.folder / DEFAULT_NAME).is_file():
@@ -112,7 +110,18 @@ def pull(source: str, into: Path, sha256: str | None = None, *, force: bool = Fa
             "`terrarium model list` shows all; others are hf:OWNER/REPO/FILE.gguf, a URL, or a "
             "path with a /"
         )
-    url = _url(source)
+    if source.startswith(("http://", "https://")):
+        url = source
+    else:
+        owner, _, rest = source.removeprefix("hf:").partition("/")
+        repository, _, file = rest.partition("/")
+        steps = (owner, repository, *file.split("/"))
+        if not source.startswith("hf:") or not all(_PATH_SEGMENT.fullmatch(step) for step in steps):
+            raise PullError(
+                f"{source!r} is not a source; write a name of `terrarium model list`, "
+                "hf:OWNER/REPO/FILE.gguf or a URL"
+            )
+        url = f"{_hub()}/{owner}/{repository}/resolve/main/{file}"
     # The URL is not trusted: the name must not lead out of the folder. Unquoted first, so that an
     # encoded slash (%2F) separates segments too.
     name = unquote(urlsplit(url).path).rpartition("/")[2]
@@ -200,20 +209,6 @@ def unpacked_wheel(
             names = [name for name in archive.namelist() if name.startswith(tuple(members))]
             archive.extractall(folder, names)
         yield folder
-
-
-def _url(source: str) -> str:
-    if source.startswith(("http://", "https://")):
-        return source
-    owner, _, rest = source.removeprefix("hf:").partition("/")
-    repository, _, file = rest.partition("/")
-    steps = (owner, repository, *file.split("/"))
-    if not source.startswith("hf:") or not all(_PATH_SEGMENT.fullmatch(step) for step in steps):
-        raise PullError(
-            f"{source!r} is not a source; write a name of `terrarium model list`, "
-            "hf:OWNER/REPO/FILE.gguf or a URL"
-        )
-    return f"{_hub()}/{owner}/{repository}/resolve/main/{file}"
 
 
 def _hub() -> str:

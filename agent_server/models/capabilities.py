@@ -18,7 +18,6 @@ from terrarium.loopback import is_loopback
 LARGE_MODEL_PARAMETERS = 7_000_000_000
 """Number of parameters from which a model with tools is assumed to choose them well."""
 
-
 ASSUMED_CONTEXT, ASSUMED_EMBEDDED_CONTEXT = 32_768, 8_192
 """Windows in tokens: of an upstream that does not name its own, and of the embedded engine before
 it has loaded the model."""

@@ -63,9 +63,7 @@ class ModelTable:
         cls, config: Config, make: EngineFactory, previous: ModelTable | None = None
     ) -> ModelTable:
         """Make the table of `[model]`; models of `previous` with equal settings are kept running.
-
-        Raises ConfigError.
-        """
+        Raises ConfigError."""
         default, settings = settings_of_models(config)
         kept, store = previous.models if previous else {}, MeasurementStore(config.data)
         models = {
@@ -184,10 +182,8 @@ class ModelPool:
         return await self.table.resolve(request.model)[0].count(request, context)
 
     async def require_ready(self) -> None:
-        """Check that the default model has been described and can generate now.
-
-        Raises EngineMisconfigured if only the operator can change that, else EngineUnavailable.
-        """
+        """Check that the default model has been described and can generate now. Raises
+        EngineMisconfigured if only the operator can change that, else EngineUnavailable."""
         model = self.table.default
         if not model.is_learned or not await model.engine.ready():
             if model.trouble:

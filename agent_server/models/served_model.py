@@ -99,9 +99,7 @@ class ServedModel:
         self.engine = engine
         self.settings = settings
         self._is_embedded = not settings.urls
-        self._answer_limit, self._temperature = settings.max_tokens, settings.default_temperature
-        if self._is_embedded:
-            self._answer_limit = settings.max_tokens or EMBEDDED_MAX_TOKENS
+        self._temperature = settings.default_temperature
         self._store = store
         self._measured = ModelMeasurements()
         self._variants: dict[str, ServedModel] = {}
@@ -208,10 +206,19 @@ class ServedModel:
     async def _measure(self) -> None:
         """Test the tool choice or measure the prompt speed, whichever is not known yet."""
         context = RequestContext(key=OURSELVES, background=True)
+        params = self._engine_params(context)
         for _ in range(MEASURE_ATTEMPTS):
             try:
                 if self.capabilities.chooses_tools is None:
-                    await self._test_tool_choice(context)
+                    share = await share_right(lambda body: self._chat({**params, **body}, context))
+                    passed = share >= PASSING_SHARE
+                    self._measured = self._measured.model_copy(
+                        update={"chooses_tools": passed, "share_right": share}
+                    )
+                    self._update_capabilities()
+                    if self._store and self.info.identity:
+                        self._store.write(self._key(), self._measured)
+                    log.info("model.judged", model=self.name, right=share, chooses_tools=passed)
                 elif self._is_on_cpu and self._speed.rate is None:
                     # A new word each time: a repeated prompt would come from the engine's cache.
                     for word in SAMPLE_WORDS:
@@ -233,17 +240,6 @@ class ServedModel:
         self._speed.seed(probe.rate or 0)
         self.save_measurements()
 
-    async def _test_tool_choice(self, context: RequestContext) -> None:
-        params = self._engine_params(context)
-        share = await share_right(lambda body: self._chat({**params, **body}, context))
-        self._measured = self._measured.model_copy(
-            update={"chooses_tools": share >= PASSING_SHARE, "share_right": share}
-        )
-        self._update_capabilities()
-        if self._store and self.info.identity:
-            self._store.write(self._key(), self._measured)
-        log.info("model.judged", model=self.name, right=share, chooses_tools=share >= PASSING_SHARE)
-
     def answer(self, request: ChatRequest, context: RequestContext) -> Chunks:
         """Stream the answer; the last chunk has the usage. Raises ApiError."""
         self._require_modalities(request, context)
@@ -254,7 +250,8 @@ class ServedModel:
             **self._engine_params(context),
             **self._settle_tool_choice(_request_body(request, FORWARDED_FIELDS)),
         }
-        if limit := request.max_completion_tokens or request.max_tokens or self._answer_limit:
+        asked = request.max_completion_tokens or request.max_tokens or self.settings.max_tokens
+        if limit := asked or (EMBEDDED_MAX_TOKENS if self._is_embedded else None):
             body["max_tokens"] = limit
         return self._chat(body, context, is_whole=not request.stream)
 

@@ -130,10 +130,8 @@ def require_room(config: Config) -> None:
 
 
 def run(config: Config) -> None:
-    """Serve until SIGTERM or SIGINT; `prepare` must have been called before.
-
-    Raises ConfigError if a Ray of our own has no room for the engines.
-    """
+    """Serve until SIGTERM or SIGINT; `prepare` must have been called before. Raises ConfigError if
+    a Ray of our own has no room for the engines."""
     import psutil
     import ray
 
@@ -178,10 +176,8 @@ def run(config: Config) -> None:
 
 
 def _deploy(config: Config) -> None:
-    """Start the application and return once a replica of each deployment runs.
-
-    Raises RuntimeError if Ray Serve gives up.
-    """
+    """Start the application and return once a replica of each deployment runs. Raises RuntimeError
+    if Ray Serve gives up."""
     from ray import serve
 
     from agent_server.ray.app import build

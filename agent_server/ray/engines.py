@@ -51,7 +51,6 @@ RETRY_PAUSE = 0.2
 READY_TIMEOUT = 5.0
 """Seconds within which an engine must report whether it is ready."""
 
-
 LOOPBACK = "127.0.0.1"
 
 

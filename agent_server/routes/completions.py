@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -38,13 +39,13 @@ async def completions(
     request: Request, body: CompletionRequest, server: Server, context: Context
 ) -> Response:
     """Continue one or more bare texts."""
-
-    def renderer(answer: ModelAnswer) -> CompletionRenderer:
-        meta = ChunkMeta(answer.model, context.created, f"cmpl-{uuid.uuid4().hex}")
-        return CompletionRenderer(body, meta)
-
-    starting = server.pool.complete(body, context)
-    return await respond(request, starting, renderer, stream=body.stream)
+    meta = partial(ChunkMeta, created=context.created, id=f"cmpl-{uuid.uuid4().hex}")
+    return await respond(
+        request,
+        server.pool.complete(body, context),
+        lambda answer: CompletionRenderer(body, meta(answer.model)),
+        stream=body.stream,
+    )
 
 
 class CompletionRenderer:
@@ -66,14 +67,16 @@ class CompletionRenderer:
 
     def events(self, answer: ModelAnswer) -> Events:
         """Yield the objects of a stream as events."""
-        return openai_events(answer, self._parts)
+        head = self._meta.as_wire(OBJECT_TYPE)
 
-    def _parts(self, chunk: Chunk) -> Iterator[Chunk]:
-        choices = [self._choice(choice) for choice in chunk["choices"]]
-        if any(choice["text"] or choice["finish_reason"] for choice in choices):
-            yield {**self._meta.as_wire(OBJECT_TYPE), "choices": choices}
-        if chunk.get("usage") and self._include_usage:
-            yield {**self._meta.as_wire(OBJECT_TYPE), "choices": [], "usage": chunk["usage"]}
+        def convert(chunk: Chunk) -> Iterator[Chunk]:
+            choices = [self._choice(choice) for choice in chunk["choices"]]
+            if any(choice["text"] or choice["finish_reason"] for choice in choices):
+                yield {**head, "choices": choices}
+            if chunk.get("usage") and self._include_usage:
+                yield {**head, "choices": [], "usage": chunk["usage"]}
+
+        return openai_events(answer, convert)
 
     def _choice(self, choice: Chunk) -> dict[str, Any]:
         index = choice["index"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 from typing import Annotated, Any, get_type_hints
 
 from fastapi import Depends, Request
@@ -48,16 +47,12 @@ class ServerState:
     started: int = field(default_factory=lambda: int(time.time()))
 
 
-async def _server_state(request: Request) -> ServerState:
-    state = request.app.state.server
-    assert isinstance(state, ServerState)
-    return state
+async def _server_state(request: Request) -> Any:
+    return request.app.state.server
 
 
-async def _context(request: Request) -> RequestContext:
-    context = request.scope["request_context"]
-    assert isinstance(context, RequestContext)
-    return context
+async def _context(request: Request) -> Any:
+    return request.scope["request_context"]
 
 
 Server = Annotated[ServerState, Depends(_server_state)]
@@ -72,9 +67,15 @@ class BodyRoute(APIRoute):
     (0.14 of 0.58 ms). Routes without a body are FastAPI's own.
     """
 
+    @cached_property
+    def body_type(self) -> TypeAdapter[Any] | None:
+        """The type of the endpoint's parameter `body`, None if it has none."""
+        hints = get_type_hints(self.endpoint, include_extras=True)
+        return TypeAdapter(hints["body"]) if "body" in hints else None
+
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request. Raises ApiError or RequestValidationError."""
-        kind = _body_type(self.endpoint)
+        kind = self.body_type
         if kind is None or scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)
             return
@@ -103,10 +104,3 @@ class BodyRoute(APIRoute):
             request=request, body=body, server=server, context=context
         )
         await response(scope, receive, send)
-
-
-@cache
-def _body_type(endpoint: Callable[..., Any]) -> TypeAdapter[Any] | None:
-    """Return the type of an endpoint's parameter `body`, None if it has none."""
-    hints = get_type_hints(endpoint, include_extras=True)
-    return TypeAdapter(hints["body"]) if "body" in hints else None

@@ -190,7 +190,6 @@ NAME = r"^[a-zA-Z0-9_-]{1,64}$"
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
 
-
 Schema = Annotated[dict[str, Any], AfterValidator(require_shallow)]
 
 
@@ -298,7 +297,10 @@ class PromptFields(BaseModel):
         """Raise InvalidRequest for a picture at an address: an engine in our network would fetch
         it, and could reach what the client cannot."""
         for param, part in self._parts():
-            if isinstance(part, ImagePart) and not _is_data(part.image_url.get("url")):
+            if isinstance(part, ImagePart):
+                url = part.image_url.get("url")
+                if isinstance(url, str) and url.lower().startswith("data:"):
+                    continue
                 text = "send the picture itself, as a data: URL; no address is opened for this key"
                 raise InvalidRequest(text, param=param, code="unsupported_content")
 
@@ -308,10 +310,6 @@ class PromptFields(BaseModel):
             if isinstance(message, UserMessage) and not isinstance(message.content, str):
                 for place, part in enumerate(message.content):
                     yield f"messages[{index}].content[{place}]", part
-
-
-def _is_data(url: Any) -> bool:
-    return isinstance(url, str) and url.lower().startswith("data:")
 
 
 class TokenizePrompt(StrictModel):

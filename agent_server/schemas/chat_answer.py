@@ -168,20 +168,21 @@ class ChunkNormalizer:
 
     def feed(self, chunk: Chunk) -> Chunk:
         """Return the normalised form of a chunk with choices."""
-        return {"choices": [self._choice(choice) for choice in chunk["choices"]]}
-
-    def _choice(self, choice: Chunk) -> Chunk:
-        index, delta = choice.get("index") or 0, choice.get("delta") or {}
-        if "text" in choice:  # the continuation of a bare text
-            delta = {"content": choice["text"] or ""}
-        if self._thoughts:
-            self._move_thoughts(index, choice, delta)
-        kept = {"index": index, "delta": delta, "finish_reason": choice.get("finish_reason")}
-        if choice.get("logprobs"):
-            kept["logprobs"] = choice["logprobs"]
-        if kept["finish_reason"] and isinstance(choice.get("stop_reason"), str):
-            kept["stop_reason"] = choice["stop_reason"]  # vLLM's name for the stop sequence it met
-        return kept
+        choices = []
+        for choice in chunk["choices"]:
+            index, delta = choice.get("index") or 0, choice.get("delta") or {}
+            if "text" in choice:  # the continuation of a bare text
+                delta = {"content": choice["text"] or ""}
+            if self._thoughts:
+                self._move_thoughts(index, choice, delta)
+            kept = {"index": index, "delta": delta, "finish_reason": choice.get("finish_reason")}
+            if choice.get("logprobs"):
+                kept["logprobs"] = choice["logprobs"]
+            # vLLM's name for the stop sequence that it met.
+            if kept["finish_reason"] and isinstance(choice.get("stop_reason"), str):
+                kept["stop_reason"] = choice["stop_reason"]
+            choices.append(kept)
+        return {"choices": choices}
 
     def _move_thoughts(self, index: int, choice: Chunk, delta: dict[str, Any]) -> None:
         """Move the thoughts of `delta` to `reasoning_content`, in place."""

@@ -22,7 +22,6 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf", "prefixItems")
 
-
 MAX_SIZE: Mapping[str, int] = {
     "values": 20_000,
     "enum values": 500,
@@ -38,6 +37,12 @@ request together; only that of the characters in a pattern is for each pattern."
 
 MAX_TOOLS = 128
 """Most tools of one request, OpenAI's own limit."""
+
+# Syntax of ECMA-262, as JSON schemas use it, that Python's `re` does not have.
+_PROPERTY = re.compile(r"\\[pP]\{[\w=-]{1,60}\}")
+_CODE_POINT = re.compile(r"\\u\{[0-9a-fA-F]{1,6}\}|\\c[A-Za-z]")
+_NAME_OF_GROUP = re.compile(r"\(\?<(?=[A-Za-z_])")
+_BACK_REFERENCE = re.compile(r"\\k<\w{1,60}>")
 
 
 def require_shallow(schema: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +83,18 @@ def require_bounded(schemas: Sequence[Mapping[str, Any]]) -> None:
                 if total[name] > most:
                     raise ValueError(f"the JSON schemas are too large: at most {most} {name}")
             if isinstance(pattern := part.get("pattern"), str):
-                _require_valid(pattern)
+                # Syntax that Python lacks is replaced by something similar, then its parser
+                # decides. It also refuses `a{5,2}`, on which llama.cpp would not terminate.
+                alike = _CODE_POINT.sub("x", _PROPERTY.sub(r"\\w", pattern))
+                alike = _NAME_OF_GROUP.sub("(?P<", _BACK_REFERENCE.sub("x", alike))
+                try:
+                    with warnings.catch_warnings(action="ignore"):  # it may change its syntax
+                        re.compile(alike.replace("[^]", "."))
+                except (re.error, RecursionError, OverflowError) as error:
+                    deep = isinstance(error, RecursionError)
+                    why = "it is nested too deeply" if deep else str(error)
+                    text = f"pattern {pattern!r} is no regular expression: {why}"
+                    raise ValueError(text) from None
 
 
 def unsupported_pattern(schema: Mapping[str, Any]) -> str | None:
@@ -142,10 +158,6 @@ def _size(part: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-# Syntax of ECMA-262 that Python's `re` does not have; see `_require_valid`.
-_PROPERTY = re.compile(r"\\[pP]\{[\w=-]{1,60}\}")
-_CODE_POINT = re.compile(r"\\u\{[0-9a-fA-F]{1,6}\}|\\c[A-Za-z]")
-
 # An escape, a class, a quantifier {m}, {m,} or {m,n}, or any other character.
 _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{(\d{1,9})(?:,(\d{0,9}))?\}|.", re.DOTALL)
 
@@ -169,24 +181,3 @@ def _repetitions(pattern: str) -> int:
         elif piece[0] not in "*+?":
             total, last = total + last, 0
     return total + last + sum(outer)
-
-
-_NAME_OF_GROUP = re.compile(r"\(\?<(?=[A-Za-z_])")
-_BACK_REFERENCE = re.compile(r"\\k<\w{1,60}>")
-
-
-def _require_valid(pattern: str) -> None:
-    """Raise ValueError unless a pattern is a valid regular expression of ECMA-262, as JSON schemas
-    use.
-
-    Syntax that Python lacks is replaced by something similar, then Python's parser decides. It also
-    refuses `a{5,2}`, on which llama.cpp would not terminate.
-    """
-    alike = _CODE_POINT.sub("x", _PROPERTY.sub(r"\\w", pattern))
-    alike = _NAME_OF_GROUP.sub("(?P<", _BACK_REFERENCE.sub("x", alike)).replace("[^]", ".")
-    try:
-        with warnings.catch_warnings(action="ignore"):  # of syntax that Python may change later
-            re.compile(alike)
-    except (re.error, RecursionError, OverflowError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ValueError(f"pattern {pattern!r} is no regular expression: {reason}") from None

@@ -80,7 +80,7 @@ class CompletionRequest(Sampling, StrictRequest):
 
     hints = frozenset(["user"])
     refused: ClassVar[Mapping[str, str]] = {
-        "suffix": "the model continues a text, it fills no gaps",
+        "suffix": "the model continues a text, it fills no gaps"
     }
 
     model: str | None = None

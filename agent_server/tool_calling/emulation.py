@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from agent_server.engine_protocol import Chunk, Chunks, chunk_of
@@ -37,7 +37,11 @@ SEVERAL = "To use several at once, answer with a JSON list of such objects.\n"
 
 
 def render_tools(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `body` for an engine without tools: tools and earlier calls are put into words."""
+    """Return `body` for an engine without tools: tools and earlier calls are put into words.
+
+    An earlier call becomes the JSON that the model is told to write. Consecutive results become one
+    user message, since plain templates have no tool role.
+    """
     added = None
     if _may_call(body):
         keys = ("name", "description", "parameters")
@@ -51,24 +55,20 @@ def render_tools(body: Mapping[str, Any]) -> dict[str, Any]:
         several = SEVERAL if _several(body) else ""
         added = INTRODUCTION.format(tools="\n".join(lines), several=several)
     kept = {key: value for key, value in body.items() if key not in TOOL_KEYS}
-    return {**kept, "messages": _render(body["messages"], added)}
-
-
-def _render(messages: Sequence[Mapping[str, Any]], added: str | None) -> list[dict[str, Any]]:
-    """Render a history with calls and results as plain messages; `added` goes to the system's.
-
-    An earlier call becomes the JSON that the model is told to write. Consecutive results become one
-    user message, since plain templates have no tool role.
-    """
     names: dict[str, str] = {}
     plainly: list[dict[str, Any]] = []
     before = ""
-    for message in messages:
+    for message in body["messages"]:
         role = message["role"]
         if role == "assistant":
             calls = message.get("tool_calls") or []
-            names.update({call["id"]: call["function"]["name"] for call in calls})
-            written = [_call_text(call["function"]) for call in calls]
+            written = []
+            for call in calls:
+                function = call["function"]
+                names[call["id"]], arguments = function["name"], function["arguments"]
+                with suppress(ValueError):  # what is not JSON stays text
+                    arguments = json.loads(arguments)
+                written.append({"name": function["name"], "arguments": arguments})
             said = [plain(message.get("content"))]
             if written:
                 form = written[0] if len(written) == 1 else written
@@ -85,21 +85,11 @@ def _render(messages: Sequence[Mapping[str, Any]], added: str | None) -> list[di
         else:
             plainly.append({"role": role, "content": message["content"]})
         before = role
-    if not added:
-        return plainly
-    if plainly[0]["role"] != "system":
-        return [{"role": "system", "content": added}, *plainly]
-    first = {**plainly[0], "content": f"{plain(plainly[0]['content'])}\n\n{added}"}
-    return [first, *plainly[1:]]
-
-
-def _call_text(function: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call as the object that the model writes; arguments that are not JSON stay text."""
-    try:
-        value = json.loads(function["arguments"])
-    except ValueError:
-        value = function["arguments"]
-    return {"name": function["name"], "arguments": value}
+    if added and plainly[0]["role"] == "system":
+        plainly[0]["content"] = f"{plain(plainly[0]['content'])}\n\n{added}"
+    elif added:
+        plainly.insert(0, {"role": "system", "content": added})
+    return {**kept, "messages": plainly}
 
 
 def answer_with_tools(ask: Ask, body: Mapping[str, Any]) -> Chunks:

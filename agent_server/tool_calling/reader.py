@@ -173,27 +173,22 @@ class CallReader:
         """Return the deltas that `text` completes; a call begins once its name is complete."""
         self._held += text
         deltas: list[dict[str, Any]] = []
-        while delta := self._arguments() if self._depth else self._beginning():
-            deltas.append(delta)
-        return deltas
-
-    def _beginning(self) -> dict[str, Any] | None:
-        # The brace that closes the previous call may be first.
-        match = _BEGINNING.match(self._held.lstrip("} \t\r\n"))
-        if match is None or match.string[match.end()] != "{":
-            return None
-        self._held = match.string[match.end() :]
-        self.count += 1
-        self._depth = -1  # the first brace is still to be read
-        return _call_delta(self.count - 1, json.loads(match[1]), "")
-
-    def _arguments(self) -> dict[str, Any] | None:
-        """Return a delta with the arguments held so far, None if there are none."""
-        end = self._end()
-        part, self._held = self._held[:end], self._held[end:]
-        if not part:
-            return None
-        return {"index": self.count - 1, "function": {"arguments": part}}
+        while True:
+            if self._depth:
+                end = self._end()
+                part, self._held = self._held[:end], self._held[end:]
+                if not part:
+                    return deltas
+                deltas.append({"index": self.count - 1, "function": {"arguments": part}})
+            else:
+                # The brace that closes the previous call may be first.
+                match = _BEGINNING.match(self._held.lstrip("} \t\r\n"))
+                if match is None or match.string[match.end()] != "{":
+                    return deltas
+                self._held = match.string[match.end() :]
+                self.count += 1
+                self._depth = -1  # the first brace is still to be read
+                deltas.append(_call_delta(self.count - 1, json.loads(match[1]), ""))
 
     def _end(self) -> int:
         """Return the end of the arguments in the held text; its length if they go on."""
@@ -232,21 +227,17 @@ def read_calls(text: str, names: Collection[str]) -> list[dict[str, Any]]:
     found = detector.feed(text)
     if not isinstance(found, DetectedCall):
         return []
-    body = _WRAPPER.sub("", text[len(detector.words) :], count=1)
+    body, calls = _WRAPPER.sub("", text[len(detector.words) :], count=1), list[tuple[str, str]]()
     try:
         value = read_json(body)
-        calls = [_call(each) for each in (value if isinstance(value, list) else [value])]
+        for call in value if isinstance(value, list) else [value]:
+            arguments = call.get("arguments", call.get("parameters", {}))
+            if not isinstance(arguments, str):
+                arguments = json.dumps(arguments, allow_nan=False)
+            calls.append((str(call["name"]), arguments))
     except (ValueError, KeyError, AttributeError):
         calls = [(found.name, body)]
     return [_call_delta(index, *call) for index, call in enumerate(calls)]
-
-
-def _call(value: Any) -> tuple[str, str]:
-    """Return the name and the arguments of a call; an error for any other value."""
-    arguments = value.get("arguments", value.get("parameters", {}))
-    if isinstance(arguments, str):
-        return str(value["name"]), arguments
-    return str(value["name"]), json.dumps(arguments, allow_nan=False)
 
 
 MAX_LENIENT_LENGTH = 20_000

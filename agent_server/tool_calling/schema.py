@@ -18,7 +18,20 @@ MAX_CALLS = 8
 def one_call(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the schema of `{"name", "arguments"}` for any one of `tools`."""
     definitions: dict[str, Any] = {}
-    calls = [_call(tool["function"], definitions) for tool in tools]
+    calls = []
+    for function in (tool["function"] for tool in tools):
+        name = function["name"]
+        wanted = function.get("parameters") or {"type": "object", "properties": {}}
+        arguments = _limit_strings(wanted, name, definitions)
+        if arguments.get("properties"):  # a small model would invent more of them
+            arguments.setdefault("additionalProperties", False)
+        call = {
+            "type": "object",
+            "properties": {"name": {"const": name}, "arguments": arguments},
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+        calls.append(call)
     schema: dict[str, Any] = calls[0] if len(calls) == 1 else {"anyOf": calls}
     return {**schema, "$defs": definitions} if definitions else schema
 
@@ -43,20 +56,6 @@ def any_of(call: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]
 def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `response_format` that constrains an answer to `schema`."""
     return {"type": "json_schema", "json_schema": {"name": "call", "schema": schema}}
-
-
-def _call(function: Mapping[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    name = function["name"]
-    wanted = function.get("parameters") or {"type": "object", "properties": {}}
-    arguments = _limit_strings(wanted, name, definitions)
-    if arguments.get("properties"):  # a small model would invent more of them
-        arguments.setdefault("additionalProperties", False)
-    return {
-        "type": "object",
-        "properties": {"name": {"const": name}, "arguments": arguments},
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }
 
 
 def _limit_strings(schema: Any, owner: str, definitions: dict[str, Any]) -> Any:

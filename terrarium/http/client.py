@@ -86,25 +86,22 @@ class HttpConnection(asyncio.Protocol):
         while not (self._body or self._ended):
             await self._wait_for_data()
 
-    async def tunnel(self, request: bytes, patience: float) -> asyncio.Transport:
-        """Send a CONNECT request; return the transport of the tunnel once the proxy grants it.
-
-        Raises ConnectionBroken if the proxy refuses, and otherwise as `send` does.
-        """
+    async def tunnel(
+        self, request: bytes, patience: float, tls: ssl.SSLContext, host: str | None
+    ) -> None:
+        """Send a CONNECT request; once the proxy grants it, speak TLS with `host` through it.
+        Raises ConnectionBroken if the proxy refuses, and otherwise as `send` does."""
         self._send(request, patience)
         while not self._headed:
             await self._wait_for_data()
-        granted = 200 <= self.status < 300
-        if not granted:
+        if not 200 <= self.status < 300:
             raise ConnectionBroken("the proxy refuses the connection")
         self._stop_waiting()
         self._clear()
         self._parser = HttpResponseParser(self)  # the old one expects a body after the proxy's 200
-        return self._transport
-
-    def set_transport(self, transport: asyncio.Transport) -> None:
-        """Switch to `transport`, which speaks TLS through the tunnel."""
-        self._transport = transport
+        upgraded = await self._loop.start_tls(self._transport, self, tls, server_hostname=host)
+        assert upgraded is not None
+        self._transport = upgraded
 
     async def read(self) -> bytes:
         """Return the body received since the last call, b"" at its end. Raises as `send` does."""
@@ -290,12 +287,7 @@ class ConnectionPool:
     """
 
     def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        patience: float,
-        keep_alive: bool = True,
+        self, url: str, headers: Mapping[str, str], *, patience: float, keep_alive: bool = True
     ) -> None:
         self._to = to = urlsplit(url)
         self._proxy = _proxy(to)
@@ -399,12 +391,7 @@ class ConnectionPool:
             target = f"{self._to.hostname}:{self._to.port or PORTS['https']}"
             headers = _lines({"host": target, **_basic("proxy-authorization", proxy)})
             request = f"CONNECT {target} HTTP/1.1\r\n".encode() + headers + b"\r\n"
-            transport = await connection.tunnel(request, CONNECT_TIMEOUT)
-            upgraded = await asyncio.get_running_loop().start_tls(
-                transport, connection, self._tls, server_hostname=self._to.hostname
-            )
-            assert upgraded is not None
-            connection.set_transport(upgraded)
+            await connection.tunnel(request, CONNECT_TIMEOUT, self._tls, self._to.hostname)
         except BaseException:
             connection.abort()
             raise
@@ -426,10 +413,8 @@ class ConnectionPool:
 
 
 def _proxy(to: SplitResult) -> SplitResult | None:
-    """Return the proxy that the environment names for `to`, None for none and for loopback.
-
-    Raises ConfigError if the proxy is not an http:// URL.
-    """
+    """Return the proxy that the environment names for `to`, None for none and for loopback. Raises
+    ConfigError if the proxy is not an http:// URL."""
     host, proxies = to.hostname or "", getproxies()
     if is_loopback(host) or proxy_bypass(host):
         return None

@@ -53,16 +53,12 @@ class HttpLimits:
     pending: int = 128
 
 
-def _nothing() -> None:
-    pass
-
-
 async def serve(
     app: ASGIApp,
     listener: socket.socket,
     *,
-    ready: Callable[[], None] = _nothing,
-    stopping: Callable[[], None] = _nothing,
+    ready: Callable[[], None] = lambda: None,
+    stopping: Callable[[], None] = lambda: None,
     proxies: Sequence[str] = (),
     limits: HttpLimits | None = None,
 ) -> None:
@@ -172,11 +168,7 @@ class LimitedConfig(uvicorn.Config):
 
     def __init__(self, app: Any, limits: HttpLimits, **options: Any) -> None:
         super().__init__(
-            app,
-            http=LimitedProtocol,
-            ws="none",
-            timeout_keep_alive=limits.idle,
-            **options,
+            app, http=LimitedProtocol, ws="none", timeout_keep_alive=limits.idle, **options
         )
         self.limits = limits
         self.open = Connections()
@@ -268,9 +260,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """Stop that time: the client has read."""
         super().resume_writing()
-        if self._unread_timer is not None:
-            self._unread_timer.cancel()
-            self._unread_timer = None
+        self._stop_unread_timer()
 
     # Callbacks of the parser.
 
@@ -387,10 +377,13 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.write_eof()
         self._timer = self.loop.call_later(LINGER, self.transport.abort)
 
-    def _forget(self) -> None:
-        self._stop_timer()
+    def _stop_unread_timer(self) -> None:
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
+
+    def _forget(self) -> None:
+        self._stop_timer()
+        self._stop_unread_timer()
         self._open.pending.pop(self, None)
         self._open.idle.pop(self, None)

@@ -74,9 +74,7 @@ async def until_listening(url: str) -> None:
 
 
 @pytest.mark.slow
-async def test_the_server_answers_with_the_model_of_model_path(
-    tmp_path: Path, model_file: Path
-) -> None:
+async def test_the_server_answers_with_its_model_path(tmp_path: Path, model_file: Path) -> None:
     small = {"MODEL_CONTEXT": "512", "MODEL_SLOTS": "1", "MODEL_THREADS": "1"}
     env = {"MODEL_PATH": str(model_file), **small}
     async with running(tmp_path, **env) as (process, url):
@@ -147,11 +145,14 @@ async def test_what_cannot_work_is_said_in_one_line(tmp_path: Path) -> None:
         status, out, err = await ended(await start(tmp_path, "server", **env))
         assert (status, out, err.count("\n")) == (78, "", 1)
         assert wanted in err
+    (tmp_path / "server.db").write_text("no database " * 100)
+    env = {"SERVER_PORT": "0", "MODEL_UPSTREAM": upstream}
+    status, out, err = await ended(await start(tmp_path, "server", **env))
+    assert (status, out, err.count("\n")) == (78, "", 1)
+    assert "server.db" in err
 
 
-async def test_pull_resumes_a_broken_download_and_list_shows_it(
-    tmp_path: Path, model_file: Path
-) -> None:
+async def test_pull_resumes_a_download_and_list_shows_it(tmp_path: Path, model_file: Path) -> None:
     ranges: list[str | None] = []
 
     async def serve(request: Request) -> Response:

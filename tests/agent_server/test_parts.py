@@ -83,19 +83,15 @@ def test_a_usage_that_is_no_count_is_nothing(wrong: Any) -> None:
     assert TokenUsage.from_wire({**counts, "prompt_tokens_details": wrong}) == TokenUsage()
 
 
-def test_no_more_tokens_come_from_the_cache_than_the_prompt_has() -> None:
-    usage = {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 9}}
-    assert TokenUsage.from_wire(usage) == TokenUsage(3, 0, 3)
-
-
 def test_usage_adds_up_over_asks_and_counts_a_shared_prompt_once() -> None:
     one, two = TokenUsage(10, 3, 8), TokenUsage(10, 4, 9)
     assert one + two == TokenUsage(20, 7, 17)
     assert one.merge_choice(two) == TokenUsage(10, 7, 9)
     assert TokenUsage.from_wire(one.as_wire()) == one
-    assert TokenUsage.from_wire({"prompt_tokens": 1, "prompt_tokens_details": None}) == TokenUsage(
-        1, 0, 0
-    )
+    # No more tokens come from the cache than the prompt has.
+    for prompt, details, cached in ((1, None, 0), (3, {"cached_tokens": 9}, 3)):
+        usage = {"prompt_tokens": prompt, "prompt_tokens_details": details}
+        assert TokenUsage.from_wire(usage) == TokenUsage(prompt, 0, cached)
 
 
 def model(**values: Any) -> ModelSettings:
@@ -109,31 +105,24 @@ def test_upstreams_are_separated_by_commas_and_lose_their_v1() -> None:
     assert model().tool_mode == "forced"
     assert model(path="/models/mine.gguf").tool_mode == "constrained"
     assert model(tools="native").tool_mode == "native"
+    empty = model(upstream="", path="")  # as of empty environment variables
+    assert (empty.upstream, empty.path) == ((), None)
 
 
-def test_an_empty_environment_value_is_no_value() -> None:
-    settings = model(upstream="", path="")
-    assert settings.upstream == ()
-    assert settings.path is None
-
-
-def test_path_and_upstream_together_are_an_error() -> None:
-    with pytest.raises(ConfigError, match="both set"):
-        model(path="/m.gguf", upstream="http://a")
+def server(**values: Any) -> ServerSettings:
+    return Config({"server": values}, None, Path("data")).section(ServerSettings)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "example.com", "::"])
 def test_a_host_that_others_reach_needs_a_key(host: str) -> None:
-    def server(**values: str) -> ServerSettings:
-        table = {"host": host, **values}
-        return Config({"server": table}, None, Path("data")).section(ServerSettings)
-
-    with pytest.raises(ConfigError, match="SERVER_ADMIN_KEY"):
-        server().require_key()
-    with pytest.raises(ConfigError, match="SERVER_ADMIN_KEY"):
-        server(admin_key="").require_key()
-    server(admin_key="frogs-are-awake").require_key()
-    assert "frogs" not in repr(server(admin_key="frogs-are-awake"))
+    for keys in ({}, {"admin_key": ""}):
+        with pytest.raises(ConfigError, match="SERVER_ADMIN_KEY"):
+            server(host=host, **keys).require_key()
+    closed = server(host=host, admin_key="frogs-are-awake")
+    closed.require_key()
+    assert "frogs" not in repr(closed)
+    for loopback in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
+        server(host=loopback).require_key()
 
 
 @pytest.mark.parametrize(
@@ -146,14 +135,6 @@ def test_a_host_that_others_reach_needs_a_key(host: str) -> None:
         ({"irc": "secret of the admin"}, "two keys are the same"),
     ],
 )
-def test_a_configured_key_has_a_name_and_a_secret_of_its_own(
-    keys: dict[str, str], message: str
-) -> None:
-    table = {"admin_key": "secret of the admin", "keys": keys}
+def test_a_configured_key_has_its_own_name_and_secret(keys: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Config({"server": table}, None, Path("data")).section(ServerSettings)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_loopback_needs_no_key(host: str) -> None:
-    Config({"server": {"host": host}}, None, Path("data")).section(ServerSettings).require_key()
+        server(admin_key="secret of the admin", keys=keys)

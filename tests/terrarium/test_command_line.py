@@ -47,8 +47,7 @@ def test_what_an_option_may_not_be_is_refused(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "split"),
-    [("a, b,,c ", ["a", "b", "c"]), ("", []), (("a", "b"), ("a", "b")), (3, 3)],
+    ("value", "split"), [("a, b,,c ", ["a", "b", "c"]), ("", []), (("a", "b"), ("a", "b")), (3, 3)]
 )
 def test_a_string_is_split_at_its_commas_and_all_else_left(value: object, split: object) -> None:
     assert split_commas(value) == split

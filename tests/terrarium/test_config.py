@@ -24,30 +24,22 @@ def garden(**values: object) -> Garden:
     return Config({"garden": values}, Path("terrarium.toml"), Path("data")).section(Garden)
 
 
-def test_a_table_that_is_not_there_has_its_defaults() -> None:
-    assert Config({}, None, Path("data")).section(Garden).plants == 3
-
-
 def test_the_environment_wins_over_a_secret_file_which_wins_over_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert Config({}, None, Path("data")).section(Garden).plants == 3
     assert garden(plants=4).plants == 4
     monkeypatch.setenv("TERRARIUM_SECRETS", str(tmp_path))
     (tmp_path / "garden_plants").write_text("5\n")
     assert garden(plants=4).plants == 5
     monkeypatch.setenv("GARDEN_PLANTS", "6")
     assert garden(plants=4).plants == 6
-
-
-def test_an_empty_variable_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GARDEN_PLANTS", "")
-    assert garden(plants=4).plants == 4
+    monkeypatch.setenv("GARDEN_PLANTS", "")  # an empty one counts as none
+    assert garden(plants=4).plants == 5
 
 
 @pytest.mark.parametrize("name", ["OWNER", "GARDEN_OWNER"])
-def test_a_key_with_a_short_name_can_be_set_by_either(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_can_be_set_by_its_short_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "ada")
     assert garden(owner="bob").owner == "ada"
 
@@ -84,9 +76,7 @@ def test_an_unknown_key_is_named_with_its_table_its_file_and_the_nearest_one() -
     message = str(failure.value)
     assert message.startswith('terrarium.toml: unknown key "plans" in [garden]')
     assert message.endswith('"plants"')
-
-
-def test_a_value_where_a_table_should_be_is_refused() -> None:
+    # So is a value where a table should be.
     config = Config({"garden": 3}, Path("terrarium.toml"), Path("data"))
     with pytest.raises(ConfigError, match=r"\[garden\] must be a table"):
         config.section(Garden)
@@ -102,9 +92,7 @@ def test_a_value_where_a_table_should_be_is_refused() -> None:
         (None, "no such file; give another with --config FILE"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(
-    content: bytes | None, message: str, tmp_path: Path
-) -> None:
+def test_an_error_in_a_file_is_told(content: bytes | None, message: str, tmp_path: Path) -> None:
     file = tmp_path / "terrarium.toml"
     if content is not None:
         file.write_bytes(content)
@@ -121,9 +109,7 @@ def test_the_file_beside_us_is_found_by_itself_and_may_be_missing(
     assert load(None, tmp_path).tables == {"web": {"port": 9}}
 
 
-def test_the_log_is_in_the_data_folder_unless_it_is_put_elsewhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_log_is_in_the_data_folder_unless_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config({}, None, Path("data"))
     assert log_path(config) == Path("data/irc.db")
     monkeypatch.setenv("DB_PATH", "/srv/log.db")

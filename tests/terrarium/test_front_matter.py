@@ -93,25 +93,16 @@ def test_whatever_is_quoted_comes_back(items: list[str]) -> None:
     assert split(f"---\ntools: [{', '.join(quoted)}]\n---\n")[0] == {"tools": items}
 
 
-def test_an_unknown_key_is_named_with_the_file_and_the_nearest(tmp_path: Path) -> None:
-    path = tmp_path / "pirate.md"
-    path.write_text("---\ntemprature: 1\n---\nArr.")
-    with pytest.raises(
-        ConfigError, match=r'pirate\.md: unknown key "temprature"; .* is "temperature"'
-    ):
-        parse(Keys, path)
-
-
-def test_a_value_that_does_not_fit_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "pirate.md"
-    path.write_text("---\ntemperature: hot\n---\nArr.")
-    with pytest.raises(ConfigError, match=r"pirate\.md: temperature: .*number"):
-        parse(Keys, path)
-    with pytest.raises(ConfigError, match=r"nowhere\.md cannot be read"):
-        parse(Keys, tmp_path / "nowhere.md")
-
-
-def test_keys_get_the_types_that_they_need(tmp_path: Path) -> None:
+def test_keys_get_the_types_that_they_need_and_what_is_wrong_is_named(tmp_path: Path) -> None:
     path = tmp_path / "pirate.md"
     path.write_text("\ufeff---\ntemperature: 0.7\ntools: [a]\n---\nArr.\n", encoding="utf-8")
     assert parse(Keys, path) == (Keys(temperature=0.7, tools=("a",)), "Arr.")
+    for key, reason in (
+        ("temprature: 1", r'pirate\.md: unknown key "temprature"; .* is "temperature"'),
+        ("temperature: hot", r"pirate\.md: temperature: .*number"),
+    ):
+        path.write_text(f"---\n{key}\n---\nArr.")
+        with pytest.raises(ConfigError, match=reason):
+            parse(Keys, path)
+    with pytest.raises(ConfigError, match=r"nowhere\.md cannot be read"):
+        parse(Keys, tmp_path / "nowhere.md")

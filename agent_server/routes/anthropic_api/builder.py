@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from agent_server.engine_protocol import Chunk
@@ -40,16 +41,19 @@ class MessageBuilder:
     async def whole(self, answer: ModelAnswer) -> dict[str, Any]:
         """Return the message. Raises ApiError."""
         made = await assemble(answer, self._meta)
-        choice = made["choices"][0]
+        choice, blocks = made["choices"][0], list[dict[str, Any]]()
         message = choice["message"]
-        blocks: list[dict[str, Any]] = []
         if self._thinking and message.get("reasoning_content"):
             blocks.append(_thinking_block(message["reasoning_content"]))
         if message["content"]:
             blocks.append({"type": "text", "text": message["content"]})
         for call in message.get("tool_calls") or ():
-            function = call["function"]
-            value = _arguments(function["arguments"])
+            function, value = call["function"], None
+            with suppress(ValueError):
+                value = json.loads(function["arguments"] or "{}")
+            if not isinstance(value, dict):
+                text = "the model wrote arguments of a call that are not a JSON object"
+                raise EngineUnavailable(text)
             blocks.append({**_tool_use_block(call["id"], function["name"]), "input": value})
         usage = _usage(TokenUsage.from_wire(made["usage"] or {}))
         return {**self._start(), "content": blocks, **_stop(choice), "usage": usage}
@@ -121,16 +125,6 @@ def _thinking_block(text: str) -> dict[str, Any]:
 
 def _tool_use_block(call_id: str, name: str) -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": {}}
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise EngineUnavailable("the model wrote arguments of a call that are not a JSON object")
-    return value
 
 
 def _stop(choice: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ Source: https://docs.anthropic.com/en/api/messages
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -46,12 +46,20 @@ class Base64Source(StrictModel):
     media_type: Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
     data: str
 
+    def as_url(self) -> str:
+        """Return the picture as a data: URL."""
+        return f"data:{self.media_type};base64,{self.data}"
+
 
 class UrlSource(StrictModel):
     """A picture at a URL."""
 
     type: Literal["url"]
     url: str
+
+    def as_url(self) -> str:
+        """Return the URL."""
+        return self.url
 
 
 class ImageBlock(StrictModel):
@@ -111,6 +119,26 @@ class AnthropicUserMessage(StrictModel):
     role: Literal["user"]
     content: str | Annotated[list[UserBlock], Field(min_length=1)]
 
+    def as_chat(self) -> Iterator[dict[str, Any]]:
+        """Yield chat messages, tool results first: there they follow their calls directly."""
+        if isinstance(self.content, str):
+            yield {"role": "user", "content": self.content}
+            return
+        parts = []
+        for block in self.content:
+            if isinstance(block, ToolResultBlock):
+                said = words(block.content)
+                if block.is_error:  # the chat API has no flag for it
+                    said = f"Error: {said}"
+                yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": said}
+            elif isinstance(block, ImageBlock):
+                url = block.source.as_url()
+                parts.append({"type": "image_url", "image_url": {"url": url}})
+            else:
+                parts.append({"type": "text", "text": block.text})
+        if parts:
+            yield {"role": "user", "content": parts}
+
 
 class AnthropicAssistantMessage(StrictModel):
     """An earlier answer."""
@@ -118,12 +146,36 @@ class AnthropicAssistantMessage(StrictModel):
     role: Literal["assistant"]
     content: str | Annotated[list[AssistantBlock], Field(min_length=1)]
 
+    def as_chat(self) -> Iterator[dict[str, Any]]:
+        """Yield the chat message with the texts, the thoughts and the tool calls."""
+        if isinstance(self.content, str):
+            yield {"role": "assistant", "content": self.content}
+            return
+        texts = [block.text for block in self.content if isinstance(block, TextBlock)]
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
+        thoughts = [block.thinking for block in self.content if isinstance(block, ThinkingBlock)]
+        if thoughts:
+            message["reasoning_content"] = "\n".join(thoughts)
+        calls = []
+        for block in self.content:
+            if isinstance(block, ToolUseBlock):
+                arguments = json.dumps(block.input, ensure_ascii=False)
+                function = {"name": block.name, "arguments": arguments}
+                calls.append({"id": block.id, "type": "function", "function": function})
+        if calls:
+            message.update(tool_calls=calls, content=message["content"] or None)
+        yield message
+
 
 class AnthropicSystemMessage(StrictModel):
     """Rules in the middle of a conversation."""
 
     role: Literal["system"]
     content: str | Annotated[list[TextBlock], Field(min_length=1)]
+
+    def as_chat(self) -> Iterator[dict[str, Any]]:
+        """Yield the chat message."""
+        yield {"role": "system", "content": words(self.content)}
 
 
 Turn = Annotated[
@@ -221,7 +273,7 @@ class CountTokensRequest(StrictRequest):
         if self.system:
             messages.append({"role": "system", "content": words(self.system)})
         for turn in self.messages:
-            messages.extend(_as_chat(turn))
+            messages.extend(turn.as_chat())
         body: dict[str, Any] = {"model": self.model, "messages": messages}
         if self.tools:
             body["tools"] = [tool.as_chat() for tool in self.tools]
@@ -286,59 +338,3 @@ def words(content: str | list[TextBlock]) -> str:
     if isinstance(content, str):
         return content
     return "\n\n".join(block.text for block in content)
-
-
-def _as_chat(turn: Turn) -> Iterator[dict[str, Any]]:
-    """Yield the chat messages of a turn."""
-    if isinstance(turn, AnthropicAssistantMessage):
-        yield _assistant(turn.content)
-    elif isinstance(turn, AnthropicUserMessage) and not isinstance(turn.content, str):
-        yield from _user(turn.content)
-    else:
-        yield {"role": turn.role, "content": words(turn.content)}  # type: ignore[arg-type]
-
-
-def _user(blocks: Sequence[UserBlock]) -> Iterator[dict[str, Any]]:
-    """Yield messages, tool results first: in the chat API they follow their calls directly."""
-    parts = []
-    for block in blocks:
-        if isinstance(block, ToolResultBlock):
-            said = words(block.content)
-            if block.is_error:  # the chat API has no flag for it
-                said = f"Error: {said}"
-            yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": said}
-        elif isinstance(block, ImageBlock):
-            source = block.source
-            url = (
-                source.url
-                if isinstance(source, UrlSource)
-                else f"data:{source.media_type};base64,{source.data}"
-            )
-            parts.append({"type": "image_url", "image_url": {"url": url}})
-        else:
-            parts.append({"type": "text", "text": block.text})
-    if parts:
-        yield {"role": "user", "content": parts}
-
-
-def _assistant(content: str | Sequence[AssistantBlock]) -> dict[str, Any]:
-    if isinstance(content, str):
-        return {"role": "assistant", "content": content}
-    message: dict[str, Any] = {
-        "role": "assistant",
-        "content": "".join(block.text for block in content if isinstance(block, TextBlock)),
-    }
-    thoughts = [block.thinking for block in content if isinstance(block, ThinkingBlock)]
-    if thoughts:
-        message["reasoning_content"] = "\n".join(thoughts)
-    calls = []
-    for block in content:
-        if isinstance(block, ToolUseBlock):
-            function = {
-                "name": block.name,
-                "arguments": json.dumps(block.input, ensure_ascii=False),
-            }
-            calls.append({"id": block.id, "type": "function", "function": function})
-    if calls:
-        message.update(tool_calls=calls, content=message["content"] or None)
-    return message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -12,13 +13,8 @@ from agent_server.metering.request_context import HEADERS
 from agent_server.routes.anthropic_api.builder import MessageBuilder
 from agent_server.routes.anthropic_api.request import CountTokensRequest, MessagesRequest
 from agent_server.routes.dependencies import BodyRoute, Context, Server
-from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
-from agent_server.schemas.responses import (
-    AnthropicErrorBody,
-    InputTokens,
-    answers,
-    error_answers,
-)
+from agent_server.schemas.chat_answer import ChunkMeta
+from agent_server.schemas.responses import AnthropicErrorBody, InputTokens, answers, error_answers
 
 router = APIRouter(
     prefix="/v1/messages", responses=error_answers(AnthropicErrorBody), route_class=BodyRoute
@@ -35,13 +31,13 @@ async def messages(
     request: Request, body: MessagesRequest, server: Server, context: Context
 ) -> Response:
     """Answer a conversation, as one message or as a stream of events."""
-
-    def builder(answer: ModelAnswer) -> MessageBuilder:
-        meta = ChunkMeta(answer.model, context.created, f"msg_{uuid.uuid4().hex}")
-        return MessageBuilder(meta, thinking=body.shows_thinking)
-
-    starting = server.pool.answer(body.as_chat(), context)
-    return await respond(request, starting, builder, stream=body.stream)
+    meta = partial(ChunkMeta, created=context.created, id=f"msg_{uuid.uuid4().hex}")
+    return await respond(
+        request,
+        server.pool.answer(body.as_chat(), context),
+        lambda answer: MessageBuilder(meta(answer.model), thinking=body.shows_thinking),
+        stream=body.stream,
+    )
 
 
 @router.post("/count_tokens", response_model=None, responses=answers(InputTokens))

@@ -24,7 +24,6 @@ Event = dict[str, Any]
 INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Reasons of an incomplete answer: from the engine's `finish_reason` to this API's."""
 
-
 DELTA_EVENTS = {
     "message": "output_text",
     "reasoning": "reasoning_text",
@@ -83,10 +82,7 @@ class ResponseBuilder:
     """
 
     def __init__(
-        self,
-        request: ResponseRequest,
-        meta: ChunkMeta,
-        done: Callable[[ResponseBuilder], None],
+        self, request: ResponseRequest, meta: ChunkMeta, done: Callable[[ResponseBuilder], None]
     ) -> None:
         self._request = request
         self._meta = meta
@@ -185,7 +181,17 @@ class ResponseBuilder:
         if item is None or not text:
             return
         item.text += text
-        newest = [_logprob(entry) for entry in logprobs]
+        newest = []
+        for entry in logprobs:
+            token, *tops = (
+                {
+                    "token": each["token"],
+                    "bytes": each.get("bytes") or [],
+                    "logprob": each["logprob"],
+                }
+                for each in (entry, *(entry.get("top_logprobs") or ()))
+            )
+            newest.append({**token, "top_logprobs": tops})
         item.logprobs += newest
         extra = {"logprobs": newest} if item.kind == "message" else {}
         kind = f"response.{DELTA_EVENTS[item.kind]}.delta"
@@ -238,12 +244,3 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage.prompt + usage.completion,
     }
-
-
-def _logprob(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the log probability of a token, with the keys that this API has."""
-    token, *tops = (
-        {"token": each["token"], "bytes": each.get("bytes") or [], "logprob": each["logprob"]}
-        for each in (entry, *(entry.get("top_logprobs") or ()))
-    )
-    return {**token, "top_logprobs": tops}

@@ -138,7 +138,6 @@ Item = Annotated[
     ),
 ]
 
-
 ITEMS = TypeAdapter[list[Item]](list[Item])
 
 
@@ -288,10 +287,8 @@ class ResponseRequest(StrictRequest):
         return list(as_messages(self.input))
 
     def as_chat(self, history: Sequence[Mapping[str, Any]]) -> ChatRequest:
-        """Return the equivalent chat request, after the messages of `history`.
-
-        Raises InvalidRequest.
-        """
+        """Return the equivalent chat request, after the messages of `history`. Raises
+        InvalidRequest."""
         self.require_known()
         choice: Any = self.tool_choice
         if isinstance(choice, FunctionChoice):

@@ -30,12 +30,7 @@ NOT_FOUND_REASONS = (
 """Reasons for an unknown id."""
 
 
-@router.post(
-    "",
-    response_model=None,
-    responses=answers(OBJECT, stream=True),
-    openapi_extra=HEADERS,
-)
+@router.post("", response_model=None, responses=answers(OBJECT, stream=True), openapi_extra=HEADERS)
 async def create(
     request: Request, body: ResponseRequest, server: Server, context: Context
 ) -> Response:

@@ -35,11 +35,7 @@ def asked(script: ScriptedOpenAI) -> list[str]:
 
 @asynccontextmanager
 async def client(
-    script: ScriptedOpenAI,
-    data: Path | None = None,
-    *,
-    slots: int = 1,
-    **policy: Any,
+    script: ScriptedOpenAI, data: Path | None = None, *, slots: int = 1, **policy: Any
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A server with so many slots and such a policy."""
     model = {"upstream": script.url, "slots": slots}
@@ -47,7 +43,7 @@ async def client(
         yield http
 
 
-async def test_interactive_requests_overtake_background_ones_that_wait(
+async def test_interactive_requests_overtake_waiting_background_ones(
     script: ScriptedOpenAI,
 ) -> None:
     script.hang()
@@ -62,9 +58,7 @@ async def test_interactive_requests_overtake_background_ones_that_wait(
     assert asked(script) == ["running", "question", "job"]
 
 
-async def test_a_background_request_without_a_word_makes_room_and_begins_again(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_background_without_a_word_yields_and_begins_again(script: ScriptedOpenAI) -> None:
     script.think().say("now")
     async with client(script, preemptive=True) as http, asyncio.TaskGroup() as tasks:
         job = tasks.create_task(http.post(CHAT, json=says("job"), headers=BACKGROUND))
@@ -76,9 +70,7 @@ async def test_a_background_request_without_a_word_makes_room_and_begins_again(
     assert job.result().json()["choices"][0]["message"]["content"] == "ok"
 
 
-async def test_a_background_request_that_has_begun_its_answer_is_left_alone(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_a_background_request_that_has_begun_is_left_alone(script: ScriptedOpenAI) -> None:
     script.hang("word")
     async with client(script, preemptive=True) as http, asyncio.TaskGroup() as tasks:
         body = says("job", stream=True)
@@ -94,9 +86,7 @@ async def test_a_background_request_that_has_begun_its_answer_is_left_alone(
     assert said.endswith("[DONE]")
 
 
-async def test_no_background_request_begins_while_somebody_waits_for_a_first_word(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_no_background_begins_while_anybody_waits_for_a_word(script: ScriptedOpenAI) -> None:
     script.think()
     async with client(script, preemptive=True, slots=4) as http, asyncio.TaskGroup() as tasks:
         tasks.create_task(http.post(CHAT, json=says("question")))
@@ -110,9 +100,7 @@ async def test_no_background_request_begins_while_somebody_waits_for_a_first_wor
     assert asked(script) == ["question", "another", "job"]
 
 
-async def test_a_client_that_leaves_while_it_makes_room_is_forgotten(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_a_client_that_leaves_while_making_room_is_forgotten(script: ScriptedOpenAI) -> None:
     script.think().think()
     async with client(script, preemptive=True) as http, asyncio.TaskGroup() as tasks:
         job = asyncio.ensure_future(http.post(CHAT, json=says("job"), headers=BACKGROUND))
@@ -126,19 +114,15 @@ async def test_a_client_that_leaves_while_it_makes_room_is_forgotten(
     assert asked(script) == ["job", "question"]
 
 
-async def test_an_upstream_with_priorities_is_told_who_waits(script: ScriptedOpenAI) -> None:
+async def test_only_an_upstream_with_priorities_is_told_who_waits(script: ScriptedOpenAI) -> None:
     async with agent_client({"upstream": script.url, "priority": True}) as http:
         await http.post(CHAT, json=says("question"))
         await http.post(CHAT, json=says("job"), headers=BACKGROUND)
         job = {"prompt": "job", "stream": True}
         await http.post("/v1/completions", json=job, headers=BACKGROUND)
-    assert [request["priority"] for request in script.requests] == [0, 1, 1]
-
-
-async def test_other_upstreams_are_told_nothing_of_priorities(script: ScriptedOpenAI) -> None:
     async with client(script) as http:
         await http.post(CHAT, json=says("job"), headers=BACKGROUND)
-    assert "priority" not in script.requests[0]
+    assert [request.get("priority") for request in script.requests] == [0, 1, 1, None]
 
 
 async def test_every_endpoint_that_makes_tokens_waits_for_a_place(script: ScriptedOpenAI) -> None:
@@ -174,9 +158,7 @@ async def test_a_full_queue_is_a_429_that_says_when_to_come_back(script: Scripte
     assert asked(script) == ["running", "waiting"]
 
 
-async def test_a_flood_of_one_key_loses_its_newest_to_another_key(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_a_flood_loses_its_newest_to_another(script: ScriptedOpenAI, tmp_path: Path) -> None:
     script.hang()
     async with client(script, tmp_path, most_waiting=2) as http, asyncio.TaskGroup() as tasks:
         made = await make_keys(http, tmp_path, Key("flood"), Key("quiet"))
@@ -209,9 +191,7 @@ async def test_who_waits_too_long_gets_a_503_and_holds_no_place(script: Scripted
     assert asked(script) == ["running", "after"]
 
 
-async def test_a_client_that_leaves_the_queue_or_its_answer_frees_its_place(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_a_client_that_leaves_queue_or_answer_frees_its_place(script: ScriptedOpenAI) -> None:
     script.hang("a beginning")
     async with client(script) as http, asyncio.TaskGroup() as tasks:
         async with http.stream("POST", CHAT, json=says("first", stream=True)) as response:
@@ -228,9 +208,7 @@ async def test_a_client_that_leaves_the_queue_or_its_answer_frees_its_place(
     assert asked(script) == ["first", "waiter"]
 
 
-async def test_answers_that_fail_or_break_off_give_their_place_back(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_answers_that_fail_or_break_off_give_their_place_back(script: ScriptedOpenAI) -> None:
     async with client(script) as http:
         for _ in range(3):
             script.fail(500, "no").cut("half of")
@@ -240,9 +218,7 @@ async def test_answers_that_fail_or_break_off_give_their_place_back(
         await until_metric(http, RUNNING % 0)
 
 
-async def test_a_used_up_quota_is_a_429_for_this_key_only(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_a_used_up_quota_is_a_429_for_its_key(script: ScriptedOpenAI, tmp_path: Path) -> None:
     async with client(script, tmp_path) as http:
         made = await make_keys(http, tmp_path, Key("irc", requests_per_minute=1), Key("web"))
         statuses = [
@@ -280,7 +256,7 @@ async def test_a_request_that_another_model_answers_as_a_queue_is_full_is_one_re
         assert (answer.status_code, asked(other)) == (200, ["x"])
 
 
-async def test_tokens_of_today_still_count_after_a_restart(
+async def test_tokens_of_today_count_after_a_restart(
     script: ScriptedOpenAI, tmp_path: Path
 ) -> None:
     script.say("one two three four")
@@ -307,9 +283,7 @@ async def test_of_one_key_only_so_many_run_at_once(script: ScriptedOpenAI, tmp_p
     assert asked(script) == ["first", "web", "second"]
 
 
-async def test_after_a_failure_the_engine_is_ready_when_it_has_made_a_token(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_after_a_failure_an_engine_is_ready_with_a_token(script: ScriptedOpenAI) -> None:
     async with client(script) as http:
         assert (await http.get("/ready")).status_code == 200
         assert script.requests == [], "a healthy engine is not asked for a token"

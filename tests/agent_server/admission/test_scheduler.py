@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent_server.admission.scheduler import (
     DECODE_GRACE,
@@ -142,6 +143,9 @@ def test_background_leaves_the_reserved_places_free() -> None:
     assert [bool(scheduler.start(0)) for _ in range(4)] == [True, True, True, False]
     scheduler.arrive(question := QueuedRequest("irc", 10))
     assert scheduler.start(0) is question
+    only = Scheduler(1, reserved=1)  # but alone it may have the only place
+    only.arrive(job := QueuedRequest("cron", 10, background=True))
+    assert only.start(0) is job
 
 
 def test_background_that_made_room_is_next_of_its_key_and_owes_nothing_for_it() -> None:
@@ -221,12 +225,6 @@ def test_background_keeps_nobody_from_beginning() -> None:
     assert scheduler.start(1) is question
 
 
-def test_background_alone_may_have_the_only_place() -> None:
-    scheduler = Scheduler(1, reserved=1)
-    scheduler.arrive(job := QueuedRequest("cron", 10, background=True))
-    assert scheduler.start(0) is job
-
-
 def test_a_key_at_its_limit_of_parallel_requests_lets_others_pass() -> None:
     scheduler = Scheduler(3)
     first, second, other = (
@@ -242,21 +240,13 @@ def test_a_key_at_its_limit_of_parallel_requests_lets_others_pass() -> None:
     assert scheduler.start(1) is second
 
 
-def test_a_full_queue_refuses_the_newcomer_whose_key_has_most_waiting() -> None:
+def test_a_full_queue_refuses_who_has_most_waiting_and_makes_room_for_others() -> None:
     scheduler = Scheduler(1, most_waiting=3)
-    for _ in range(4):
-        assert scheduler.arrive(QueuedRequest("flood", 10)) is None
-        scheduler.start(0)
-    late = QueuedRequest("flood", 10)
-    assert scheduler.arrive(late) is late
-
-
-def test_a_flood_keeps_nobody_out_of_a_full_queue() -> None:
-    scheduler = Scheduler(1, most_waiting=3)
-    flood = [QueuedRequest("flood", 10) for _ in range(4)]
+    *flood, late = [QueuedRequest("flood", 10) for _ in range(5)]
     for request in flood:
-        scheduler.arrive(request)
+        assert scheduler.arrive(request) is None
         scheduler.start(0)
+    assert scheduler.arrive(late) is late
     assert scheduler.arrive(QueuedRequest("quiet", 10)) is flood[-1]
 
 
@@ -282,3 +272,96 @@ def test_the_time_to_drain_is_measured() -> None:
         assert request
         scheduler.end(request, 4, 10)
     assert scheduler.drain_seconds(4) == pytest.approx(6 * 4 / 2)
+
+
+class Places(RuleBasedStateMachine):
+    """Whatever clients do, no place and no request is lost, and the limits hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[QueuedRequest] = []
+        self.running: list[QueuedRequest] = []
+        self.now = 0.0
+
+    @initialize(slots=st.integers(1, 4), reserved=st.integers(0, 2), preemptive=st.booleans())
+    def begin(self, slots: int, reserved: int, preemptive: bool) -> None:
+        self.slots = slots
+        self.scheduler = Scheduler(slots, reserved=reserved, most_waiting=5, preemptive=preemptive)
+
+    @rule(
+        key=st.sampled_from("abc"),
+        background=st.booleans(),
+        cost=st.floats(1, 500),
+        parallel=st.sampled_from([None, 1, 2]),
+    )
+    def arrive(self, key: str, background: bool, cost: float, parallel: int | None) -> None:
+        request = QueuedRequest(key, cost, background=background, parallel=parallel)
+        loser = self.scheduler.arrive(request)
+        self.waiting.append(request)
+        if loser is not None:
+            self.waiting.remove(loser)
+        self.fill()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def speak(self, data: st.DataObject) -> None:
+        self.scheduler.on_first_token(data.draw(st.sampled_from(self.running)), self.now)
+        self.fill()
+
+    @rule()
+    def make_room(self) -> None:
+        for request in self.scheduler.preemptible():
+            assert request.background
+            self.running.remove(request)
+            self.waiting.append(request)
+            self.scheduler.requeue(request)
+        self.fill()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), cost=st.floats(0, 2000))
+    def end(self, data: st.DataObject, cost: float) -> None:
+        request = data.draw(st.sampled_from(self.running))
+        self.running.remove(request)
+        self.scheduler.end(request, self.now, cost)
+        self.fill()
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def abandon(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from(self.waiting))
+        self.waiting.remove(request)
+        self.scheduler.cancel(request)
+        self.fill()
+
+    def fill(self) -> None:
+        self.now = max(self.now + 1, self.scheduler.exclusive_until)
+        while request := self.scheduler.start(self.now):
+            self.waiting.remove(request)
+            self.running.append(request)
+            self.now = max(self.now, self.scheduler.exclusive_until)
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        if not hasattr(self, "scheduler"):
+            return
+        interactive = self.scheduler.waiting_count(background=False)
+        assert interactive + self.scheduler.waiting_count(background=True) == len(self.waiting)
+        assert len(self.waiting) <= 5 + self.slots  # those that made room were let in before
+        assert self.scheduler.running == len(self.running) <= self.slots
+
+    @invariant()
+    def no_place_is_idle_while_somebody_could_have_it(self) -> None:
+        if not hasattr(self, "scheduler") or len(self.running) == self.slots:
+            return
+        of_key = Counter(request.key for request in self.running)
+        for request in self.waiting:
+            limited = any(
+                other.parallel and of_key[other.key] >= other.parallel
+                for other in self.waiting
+                if other.key == request.key and other.background == request.background
+            )
+            assert limited or request.background
+
+
+Places.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestPlaces = Places.TestCase

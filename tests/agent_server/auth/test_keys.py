@@ -49,9 +49,7 @@ async def test_keys_count_in_a_running_server_as_soon_as_they_are_made_or_revoke
         assert (await http.get("/v1/models")).status_code == 401, "it must not open again"
 
 
-async def test_the_command_makes_lists_and_revokes_keys(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_the_command_makes_and_revokes_keys(script: ScriptedOpenAI, tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with client(script, data, usage={"prices": {"terra": {"prompt": 1_000_000}}}) as http:
         made = await terrarium("keys", "create", "irc", "--weight", "3", cwd=tmp_path)
@@ -91,9 +89,7 @@ async def test_who_was_answered_without_a_key_is_told_before_the_first_is_made(
         assert (await http.get("/v1/models", headers=made)).status_code == 200
 
 
-async def test_everybody_sees_their_own_use_and_the_admin_all(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_everybody_sees_own_use_the_admin_all(script: ScriptedOpenAI, tmp_path: Path) -> None:
     admin = bearer("master")
     async with client(script, tmp_path, server={"admin_key": "master"}) as http:
         made = await make_keys(http, tmp_path, Key("irc"), Key("web"))
@@ -114,9 +110,7 @@ async def test_everybody_sees_their_own_use_and_the_admin_all(
     assert everybody["total"]["requests"] == 4
 
 
-async def test_a_configured_key_is_a_tendril_s_and_closes_the_server(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_a_configured_key_closes_the_server(script: ScriptedOpenAI, tmp_path: Path) -> None:
     secrets = {"irc": "secret of irc", "web": "secret of web"}
     async with client(script, tmp_path, server={"keys": secrets}) as http:
         for headers in ({}, bearer("secret of nobody")):
@@ -130,9 +124,7 @@ async def test_a_configured_key_is_a_tendril_s_and_closes_the_server(
         assert (await http.get("/v1/models", headers=made["bob"])).status_code == 200
 
 
-async def test_a_request_can_lower_its_priority_and_never_raise_it(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_a_request_only_lowers_its_priority(script: ScriptedOpenAI, tmp_path: Path) -> None:
     async with client(script, tmp_path) as http:
         made = await make_keys(http, tmp_path, Key("cron", priority="background"), Key("irc"))
         for name, asked in (("cron", "interactive"), ("irc", "background"), ("irc", "interactive")):
@@ -145,9 +137,7 @@ async def test_a_request_can_lower_its_priority_and_never_raise_it(
         assert 'priority="interactive",tendril="cron"' not in (await http.get("/metrics")).text
 
 
-async def test_the_limits_of_a_key_change_while_the_server_runs(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_limits_change_while_the_server_runs(script: ScriptedOpenAI, tmp_path: Path) -> None:
     async with client(script, tmp_path / "data") as http:
         limits = ("--requests-per-minute", "1", "--weight", "3", "--expires", "7")
         made = await terrarium("keys", "create", "irc", *limits, cwd=tmp_path)
@@ -172,9 +162,7 @@ async def test_the_limits_of_a_key_change_while_the_server_runs(
     assert (await terrarium("keys", "set", "nobody", cwd=tmp_path)).status == 1
 
 
-async def test_a_key_is_told_what_is_left_of_its_quotas(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_a_key_is_told_the_rest_of_its_quotas(script: ScriptedOpenAI, tmp_path: Path) -> None:
     async with client(script, tmp_path) as http:
         free, limited = Key("free"), Key("limited", requests_per_minute=2, tokens_per_minute=50)
         made = await make_keys(http, tmp_path, free, limited)
@@ -215,23 +203,3 @@ async def test_metrics_of_all_keys_are_for_this_machine_and_the_operator(
             answer = await http.get("/metrics", headers=headers)
             assert answer.status_code == status, headers
             assert ("terrarium_requests_total" in answer.text) == (status == 200)
-
-
-async def test_the_bearer_key_may_come_in_either_case_and_as_x_api_key(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
-    async with client(script, tmp_path, server={"admin_key": "master"}) as http:
-        for headers in ({"authorization": "bearer master"}, {"x-api-key": "master"}):
-            assert (await http.get("/v1/models", headers=headers)).status_code == 200
-        for headers in ({"authorization": "Basic master"}, {"authorization": "Bearer"}, {}):
-            assert (await http.get("/v1/models", headers=headers)).status_code == 401
-
-
-async def test_a_file_that_is_no_database_is_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "server.db").write_text("no database " * 100)
-    settings = {"MODEL_UPSTREAM": "http://127.0.0.1:1", "SERVER_PORT": "0"}
-    done = await terrarium("server", cwd=tmp_path, **settings)
-    assert done.status == 78  # a supervisor is not to start it again
-    (line,) = done.err.splitlines()
-    assert "server.db" in line

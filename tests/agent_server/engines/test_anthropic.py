@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
-import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -68,12 +67,6 @@ async def test_an_answer_comes_whole_with_its_usage() -> None:
         asked = script.requests[0]
         assert (asked["temperature"], asked["stop"], asked["max_tokens"]) == (1, ["END"], 77)
         assert [each["role"] for each in asked["messages"]] == ["system", "user"]
-
-
-async def test_the_limit_that_the_api_requires_is_set_where_nobody_asks_for_one() -> None:
-    async with chain() as (script, http):
-        await http.post(CHAT, json=HELLO)
-        assert script.requests[0]["max_tokens"] == MAX_ANSWER_TOKENS
 
 
 async def test_its_card_tells_the_window_and_the_longest_answer() -> None:
@@ -161,33 +154,26 @@ async def test_calls_and_their_results_go_back_as_blocks() -> None:
         assert history["tool"]["content"] == "blue"
         assert asked["tools"][0]["function"]["name"] == "look"
         assert asked["tool_choice"]["function"]["name"] == "look"
-
-
-async def test_tokens_are_counted_there() -> None:
-    async with chain() as (_, http):
+        # The limit that the API requires, where nobody asks for one.
+        assert asked["max_tokens"] == MAX_ANSWER_TOKENS
         counted = (await http.post("/tokenize", json=HELLO)).json()
-        assert counted["count"] == 1
-        assert counted["max_model_len"] == 200_000
+        assert (counted["count"], counted["max_model_len"]) == (1, 200_000)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("n", 2),
-        ("logprobs", True),
-        ("presence_penalty", 1),
-        ("response_format", {"type": "json_object"}),
-    ],
-)
-async def test_what_cannot_be_said_there_is_refused_by_name(field: str, value: Any) -> None:
+REFUSED: dict[str, Any] = {
+    "n": 2,
+    "logprobs": True,
+    "presence_penalty": 1,
+    "response_format": {"type": "json_object"},
+}
+
+
+async def test_what_is_unsupported_there_is_refused_and_errors_are_told_in_our_terms() -> None:
     async with chain() as (script, http):
-        answer = await http.post(CHAT, json={**HELLO, field: value})
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
-        assert script.requests == []
-
-
-async def test_its_errors_are_told_in_our_terms() -> None:
-    async with chain() as (script, http):
+        for field, value in REFUSED.items():
+            answer = await http.post(CHAT, json={**HELLO, field: value})
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+            assert script.requests == []
         script.fail(400, "the prompt: maximum context length exceeded").fail(429, "slow down")
         first = await http.post(CHAT, json=HELLO)
         assert first.json()["error"]["code"] == "context_length_exceeded"

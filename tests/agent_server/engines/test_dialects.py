@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, get_args
@@ -62,7 +63,7 @@ async def said(client: AsyncOpenAI, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_thoughts_words_and_usage_are_the_same_of_every_kind(kind: Kind) -> None:
+async def test_thoughts_words_calls_usage_and_card_are_alike_of_every_kind(kind: Kind) -> None:
     async with upstream_server(kind) as upstream, sdk(upstream.url) as client:
         answer = await client.chat.completions.create(model="terra", messages=HELLO)
         streamed = client.chat.completions.stream(
@@ -77,50 +78,30 @@ async def test_thoughts_words_and_usage_are_the_same_of_every_kind(kind: Kind) -
                     text += choice.delta.content or ""
                     thoughts += (choice.delta.model_extra or {}).get("reasoning_content") or ""
             whole = await stream.get_final_completion()
+        called = await said(client, tools=[LOOKUP])
+        upstream.is_loaded = True
+        found = await card(client)
     message = answer.choices[0].message
     assert (message.content, message.model_extra) == (kind, {"reasoning_content": "hm"})
     assert (text, thoughts) == (kind, "hm")
     for usage in (answer.usage, whole.usage):
         assert usage is not None
         assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (11, 5, 16)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_calls_are_the_same_of_every_kind(kind: Kind) -> None:
-    async with upstream_server(kind) as upstream, sdk(upstream.url) as client:
-        message = await said(client, tools=[LOOKUP])
-        assert (await card(client))["capabilities"]["tools"] == "native"
-    (call,) = message.tool_calls
+    (call,) = called.tool_calls
     assert isinstance(call, ChatCompletionMessageFunctionToolCall)
-    assert (call.id, call.function.name, call.function.arguments) == (
-        "call_1",
-        "lookup",
-        '{"word": "ada"}',
-    )
-    assert message.model_extra == {"reasoning_content": "hm"}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_the_card_has_the_window_in_force_and_whether_tokens_are_counted(kind: Kind) -> None:
-    async with upstream_server(kind) as upstream:
-        upstream.is_loaded = True
-        async with sdk(upstream.url) as client:
-            found = await card(client)
+    assert call.id == "call_1"
+    assert (call.function.name, call.function.arguments) == ("lookup", '{"word": "ada"}')
+    assert called.model_extra == {"reasoning_content": "hm"}
     assert (found["max_model_len"], found["window"]) == (WINDOW, WINDOW)
-    assert found["capabilities"]["counts_tokens"] == (
-        kind not in ("ollama", "openrouter", "litellm")
-    )
-    assert found["capabilities"]["reasoning"] == (
-        True if kind in ("ollama", "openrouter", "litellm") else None
-    )
+    able, tells_reasoning = found["capabilities"], kind in ("ollama", "openrouter", "litellm")
+    assert (able["tools"], able["counts_tokens"]) == ("native", not tells_reasoning)
+    assert able["reasoning"] == (True if tells_reasoning else None)
 
 
 @pytest.mark.parametrize(
     ("parameters", "window"), [("", 4096), ('stop "a"\nnum_ctx                16384', 16384)]
 )
-async def test_the_window_of_ollama_is_known_once_it_has_loaded_the_model(
-    parameters: str, window: int
-) -> None:
+async def test_the_window_of_ollama_is_known_once_loaded(parameters: str, window: int) -> None:
     async with upstream_server("ollama") as upstream:
         upstream.parameters = parameters
         async with sdk(upstream.url) as client:
@@ -167,116 +148,42 @@ async def test_hosted_services_say_the_window_in_their_own_words(
     assert found["capabilities"]["counts_tokens"] is False
 
 
-TOO_LONG: list[tuple[int, dict[str, Any], int | None]] = [
-    (
-        400,
-        {
-            "error": {
-                "code": 400,
-                "message": "the request exceeds the available context size, try increasing it",
-                "type": "exceed_context_size_error",
-                "n_prompt_tokens": 9000,
-                "n_ctx": 8192,
-            }
-        },
-        8192,
-    ),
-    (
-        400,
-        {
-            "object": "error",
-            "message": "This model's maximum context length is 8192 tokens. However, you requested "
-            "9000 tokens (8000 in the messages, 1000 in the completion).",
-            "type": "BadRequestError",
-            "param": None,
-            "code": 400,
-        },
-        8192,
-    ),
-    (
-        400,
-        error_object(
-            "You passed 9000 input tokens and requested 0 output tokens. However, the model's "
-            "context length is only 8192 tokens"
-        ),
-        8192,
-    ),
-    (400, error_object("the input length exceeds the context length"), None),
-    (400, error_object("prompt too long; exceeded max context length by 808 tokens"), None),
-    (
-        400,
-        {
-            "error": {
-                "message": "Your input exceeds the context window of this model.",
-                "type": "invalid_request_error",
-                "param": "messages",
-                "code": "context_length_exceeded",
-            }
-        },
-        None,
-    ),
-    (
-        400,
-        {
-            "error": {
-                "message": "This endpoint's maximum context length is 8192 tokens. However, you "
-                "requested about 9000 tokens.",
-                "code": 400,
-            }
-        },
-        8192,
-    ),
-    (
-        400,
-        {
-            "error": {
-                "message": "Provider returned error",
-                "code": 400,
-                "metadata": {"raw": '{"message": "Prompt contains 9000 tokens, too large for model '
-                             'with 8192 maximum context length"}'},
-            }
-        },
-        8192,
-    ),
-    (
-        400,
-        {
-            "type": "error",
-            "error": {
-                "type": "invalid_request_error",
-                "message": "prompt is too long: 9000 tokens > 8192 maximum",
-            },
-        },
-        8192,
-    ),
-    (
-        400,
-        {
-            "type": "error",
-            "error": {
-                "type": "invalid_request_error",
-                "message": "input length and `max_tokens` exceed context limit: 8000 + 1000 > 8192,"
-                " decrease input length or `max_tokens` and try again",
-            },
-        },
-        8192,
-    ),
-    (500, {"error": "The input (9000 tokens) is longer than the context length (8192 tokens)."},
-     8192),
+LLAMA_CPP = {"n_prompt_tokens": 9000, "n_ctx": 8192, "type": "exceed_context_size_error"}
+MISTRAL = "Prompt contains 9000 tokens, too large for model with 8192 maximum context length"
+CLAUDE = "input length and `max_tokens` exceed context limit: 8000 + 1000 > 8192, decrease input"
+TOO_LONG: list[tuple[dict[str, Any], int | None]] = [
+    ({"error": {"message": "the request exceeds the available context size", **LLAMA_CPP}}, 8192),
+    ({"object": "error", "type": "BadRequestError", "param": None, "code": 400,
+      "message": "This model's maximum context length is 8192 tokens. However, you requested "
+      "9000 tokens (8000 in the messages, 1000 in the completion)."}, 8192),
+    (error_object("You passed 9000 input tokens and requested 0 output tokens. However, the "
+                  "model's context length is only 8192 tokens"), 8192),
+    (error_object("the input length exceeds the context length"), None),
+    (error_object("prompt too long; exceeded max context length by 808 tokens"), None),
+    ({"error": {"message": "Your input exceeds the context window of this model.",
+                "param": "messages", "code": "context_length_exceeded"}}, None),
+    ({"error": {"code": 400, "message": "This endpoint's maximum context length is 8192 tokens. "
+                "However, you requested about 9000 tokens."}}, 8192),
+    ({"error": {"message": "Provider returned error", "code": 400,
+                "metadata": {"raw": json.dumps({"message": MISTRAL})}}}, 8192),
+    ({"type": "error", "error": {"type": "invalid_request_error",
+      "message": "prompt is too long: 9000 tokens > 8192 maximum"}}, 8192),
+    ({"type": "error", "error": {"type": "invalid_request_error", "message": CLAUDE}}, 8192),
+    ({"error": "The input (9000 tokens) is longer than the context length (8192 tokens)."}, 8192),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "body", "window"), TOO_LONG)
-async def test_a_prompt_that_is_too_long_is_told_alike_and_corrects_the_card(
-    status: int, body: dict[str, Any], window: int | None
-) -> None:
-    async with upstream_server("vllm") as upstream, sdk(upstream.url) as client:
-        upstream.replies.append(JSONResponse(body, status))
-        with pytest.raises(BadRequestError) as failure:
-            await said(client)
-        assert failure.value.code == "context_length_exceeded"
-        assert (await card(client))["max_model_len"] == (window or WINDOW)
-        assert (await said(client)).content == "vllm"
+async def test_a_prompt_that_is_too_long_is_told_alike_and_corrects_the_card() -> None:
+    async with upstream_server("vllm") as upstream:
+        for body, window in TOO_LONG:
+            async with sdk(upstream.url) as client:
+                is_of_sglang = isinstance(body.get("error"), str)
+                upstream.replies.append(JSONResponse(body, 500 if is_of_sglang else 400))
+                with pytest.raises(BadRequestError) as failure:
+                    await said(client)
+                assert failure.value.code == "context_length_exceeded"
+                assert (await card(client))["max_model_len"] == (window or WINDOW), body
+                assert (await said(client)).content == "vllm"
 
 
 async def test_a_window_that_is_refused_is_smaller_than_the_configured_one() -> None:

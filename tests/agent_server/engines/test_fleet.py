@@ -106,7 +106,8 @@ async def test_the_metrics_show_which_upstream_is_down() -> None:
         assert up in text
 
 
-async def test_a_router_in_front_of_engines_is_told_the_conversation_but_not_its_name() -> None:
+async def test_a_router_is_told_the_conversation_without_its_name_and_the_trace() -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     async with (
         upstream_server("vllm") as upstream,
         agent_client({"upstream": upstream.url, "chooses_tools": False}) as http,
@@ -114,18 +115,10 @@ async def test_a_router_in_front_of_engines_is_told_the_conversation_but_not_its
         for name in ("irc/#secret", "irc/#secret", "irc/#other"):
             await http.post(CHAT, json=HELLO, headers=session(name))
         await http.post(CHAT, json=HELLO)
-    told = [headers.get("x-session-id") for headers in upstream.headers][-4:]
-    assert told[0] == told[1] != told[2]
-    assert told[3] is None
-    assert all("secret" not in str(headers) for headers in upstream.headers)
-
-
-async def test_the_trace_of_a_client_is_passed_on_and_nothing_else_in_its_place() -> None:
-    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    async with (
-        upstream_server("vllm") as upstream,
-        agent_client({"upstream": upstream.url, "chooses_tools": False}) as http,
-    ):
+        told = [headers.get("x-session-id") for headers in upstream.headers][-4:]
+        assert told[0] == told[1] != told[2]
+        assert told[3] is None
+        assert all("secret" not in str(headers) for headers in upstream.headers)
         upstream.headers.clear()
         for value in (trace, "anything"):
             await http.post(CHAT, json=HELLO, headers={"traceparent": value})

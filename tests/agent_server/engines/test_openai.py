@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,8 +14,8 @@ import pytest
 from openai import APIError, AsyncOpenAI
 
 from storage.usage.api_keys import Key
-from tests.kit.agent_server import agent_client, agent_server, unready_server
-from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.agent_server import agent_client, agent_server
+from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
 from tests.kit.server_keys import bearer, key_table, make_keys, until_status
@@ -47,9 +46,8 @@ def events(body: str) -> list[Any]:
     return [json.loads(line) for line in lines[:-1]]
 
 
-async def test_calls_and_null_content_reach_the_upstream_as_they_came(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_calls_nulls_and_pictures_reach_the_upstream_as_sent(script: ScriptedOpenAI) -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     call = {
         "id": "call_1",
         "type": "function",
@@ -60,6 +58,7 @@ async def test_calls_and_null_content_reach_the_upstream_as_they_came(
         {"role": "user", "content": "who?"},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": "a mathematician"},
+        {"role": "user", "content": [{"type": "text", "text": "what?"}, part]},
     ]
     async with client(script) as http:
         body = {"model": "terra", "messages": messages, "tools": [LOOKUP], "tool_choice": "auto"}
@@ -73,12 +72,15 @@ async def test_calls_and_null_content_reach_the_upstream_as_they_came(
     assert seen["stream"] is True
 
 
-async def test_a_stream_carries_usage_only_when_asked(script: ScriptedOpenAI) -> None:
+async def test_a_stream_has_usage_only_when_asked_and_metrics_count_it(
+    script: ScriptedOpenAI,
+) -> None:
     script.cached_tokens = 1
     async with client(script) as http:
         plain = events((await http.post(CHAT, json={**LONG, "stream": True})).text)
         options = {"stream": True, "stream_options": {"include_usage": True}}
         counted = events((await http.post(CHAT, json={**LONG, **options})).text)
+        text = (await http.get("/metrics")).text
     assert not any("usage" in chunk for chunk in plain)
     assert counted[-1]["choices"] == []
     assert counted[-1]["usage"] == {
@@ -88,6 +90,11 @@ async def test_a_stream_carries_usage_only_when_asked(script: ScriptedOpenAI) ->
         "prompt_tokens_details": {"cached_tokens": 1},
     }
     assert {chunk["id"] for chunk in counted} == {counted[0]["id"]}
+    assert 'terrarium_requests_total{route="/v1/chat/completions",status="200"} 2.0' in text
+    whose = 'model="terra",tendril="anonymous"'
+    assert f'terrarium_tokens_total{{kind="completion",{whose}}} 2.0' in text
+    assert f'terrarium_tokens_total{{kind="cached",{whose}}} 1.0' in text
+    assert f"terrarium_first_token_seconds_count{{{whose}}} 2.0" in text
 
 
 async def test_think_tags_cut_across_chunks_become_reasoning(script: ScriptedOpenAI) -> None:
@@ -104,34 +111,30 @@ async def test_think_tags_cut_across_chunks_become_reasoning(script: ScriptedOpe
     assert (unclosed["content"], unclosed["reasoning_content"]) == ("", "never closed")
 
 
-@pytest.mark.parametrize(
-    ("status", "message", "wanted", "code"),
-    [
-        (400, "This model's maximum context length is 9", 400, "context_length_exceeded"),
-        (400, "bad grammar", 400, None),
-        (401, "who are you", 503, "engine_misconfigured"),
-        (404, "no such model", 503, "engine_misconfigured"),
-        (429, "slow down", 429, "rate_limit_exceeded"),
-        (500, "secret internals", 503, "engine_unavailable"),
-        (504, "too slow", 504, "engine_timeout"),
-    ],
-)
+ERRORS = [
+    (400, "This model's maximum context length is 9", 400, "context_length_exceeded"),
+    (400, "bad grammar", 400, None),
+    (401, "who are you", 503, "engine_misconfigured"),
+    (404, "no such model", 503, "engine_misconfigured"),
+    (429, "slow down", 429, "rate_limit_exceeded"),
+    (500, "secret internals", 503, "engine_unavailable"),
+    (504, "too slow", 504, "engine_timeout"),
+]
+
+
 @pytest.mark.parametrize("stream", [True, False])
-async def test_errors_of_the_upstream_come_as_openai_errors(
-    script: ScriptedOpenAI, status: int, message: str, wanted: int, code: str | None, stream: bool
-) -> None:
-    script.fail(status, message, headers={"retry-after": "7"})
+async def test_upstream_errors_come_as_openai_errors(script: ScriptedOpenAI, stream: bool) -> None:
     async with client(script) as http:
-        answer = await http.post(CHAT, json={**HELLO, "stream": stream})
-    assert answer.status_code == wanted
-    error = answer.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert error["code"] == code
-    assert "internals" not in error["message"]
-    if wanted == 429:
-        assert answer.headers["retry-after"] == "7"
-    if wanted == 503:
-        assert answer.headers["retry-after"] == "1"
+        for status, message, wanted, code in ERRORS:
+            script.fail(status, message, headers={"retry-after": "7"})
+            answer = await http.post(CHAT, json={**HELLO, "stream": stream})
+            assert answer.status_code == wanted
+            error = answer.json()["error"]
+            assert set(error) == {"message", "type", "param", "code"}
+            assert error["code"] == code
+            assert "internals" not in error["message"]
+            assert answer.headers.get("retry-after") == {429: "7", 503: "1"}.get(wanted)
+            assert (await http.post(CHAT, json=HELLO)).status_code == 200
 
 
 async def test_a_silent_engine_times_out(script: ScriptedOpenAI) -> None:
@@ -178,9 +181,7 @@ async def test_a_client_that_leaves_is_left_by_the_upstream_request_too(
     assert used["completion_tokens"] or how == {"stream": False}
 
 
-async def test_a_short_answer_is_asked_for_as_a_whole_where_nobody_needs_its_pieces(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_a_short_answer_is_asked_for_whole_unless_streamed(script: ScriptedOpenAI) -> None:
     few = {"max_tokens": 20}
     async with client(script, timeout=20) as http:
         for how in (few, {"max_tokens": 21}, {}, {**few, "stream": True}):
@@ -209,36 +210,11 @@ async def test_a_session_stays_on_one_upstream_and_moves_when_it_is_gone() -> No
     assert len(one.requests) % 2 == len(two.requests) % 2 == 0
 
 
-async def test_without_an_engine_the_server_lives_but_is_not_ready() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    async with (
-        unready_server({"upstream": dead}) as url,
-        httpx2.AsyncClient(timeout=PATIENCE) as http,
-    ):
-        assert (await http.get(f"{url}/health")).json() == {"status": "ok"}
-        assert (await http.get(f"{url}/ready")).status_code == 503
-        answer = await http.post(f"{url}{CHAT}", json=HELLO)
-        assert answer.status_code == 503
-        assert answer.headers["retry-after"] == "1"
-        assert answer.json()["error"]["code"] == "engine_unavailable"
-
-
-async def test_tokenize_passes_an_upstreams_own_count_on(script: ScriptedOpenAI) -> None:
-    script.max_model_len = 99
-    async with client(script) as http:
-        answer = await http.post("/tokenize", json={"prompt": "one two three"})
-    assert answer.json() == {"count": 3, "max_model_len": 99, "tokens": [0, 1, 2]}
-
-
 async def test_an_upstream_that_only_chats_and_never_streams_is_enough() -> None:
     function = {"name": "look", "arguments": '{"at": "sky"}'}
     called = {"id": "call_1", "type": "function", "function": function}
     message = {"role": "assistant", "content": "Hi.", "tool_calls": [called]}
-    async with (
-        plain_openai(message) as upstream,
-        agent_client({"upstream": upstream}) as http,
-    ):
+    async with plain_openai(message) as upstream, agent_client({"upstream": upstream}) as http:
         body = {"messages": [{"role": "user", "content": "hello"}]}
         whole = (await http.post("/v1/chat/completions", json=body)).json()
         assert whole["choices"][0]["message"]["content"] == "Hi."
@@ -250,11 +226,14 @@ async def test_an_upstream_that_only_chats_and_never_streams_is_enough() -> None
         assert counted == {"count": 13, "max_model_len": 32_768, "tokens": [], "estimated": True}
 
 
-async def test_tokens_are_estimated_where_the_engine_cannot_count(script: ScriptedOpenAI) -> None:
-    script.can_count = False
+async def test_tokens_are_counted_by_the_upstream_or_estimated(script: ScriptedOpenAI) -> None:
+    script.max_model_len = 99
     image = {"type": "base64", "media_type": "image/png", "data": "A" * 40_000}
     pictured = [{"type": "text", "text": "hello " * 100}, {"type": "image", "source": image}]
     async with client(script) as http:
+        answer = await http.post("/tokenize", json={"prompt": "one two three"})
+        assert answer.json() == {"count": 3, "max_model_len": 99, "tokens": [0, 1, 2]}
+        script.can_count = False
         for content in ("hello " * 100, pictured):
             body = {"model": "terra", "messages": [{"role": "user", "content": content}]}
             counted = (await http.post("/v1/messages/count_tokens", json=body)).json()
@@ -268,9 +247,7 @@ async def test_tokens_are_estimated_where_the_engine_cannot_count(script: Script
 @pytest.mark.parametrize(
     ("wanted", "words"), [({"n": 2}, "ignores n"), ({"logprobs": True}, "no logprobs")]
 )
-async def test_an_engine_that_ignores_a_field_is_told(
-    stream: bool, wanted: dict[str, Any], words: str
-) -> None:
+async def test_an_ignored_field_is_told(stream: bool, wanted: dict[str, Any], words: str) -> None:
     async with (
         plain_openai({"role": "assistant", "content": "Hi."}) as upstream,
         agent_client({"upstream": upstream}) as http,
@@ -306,31 +283,7 @@ async def test_no_issued_key_has_an_upstream_of_this_network_open_an_address(
         assert len(script.requests) == 2
 
 
-async def test_pictures_go_to_an_upstream_that_may_see(script: ScriptedOpenAI) -> None:
-    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
-    messages = [{"role": "user", "content": [{"type": "text", "text": "what?"}, part]}]
-    async with client(script) as http:
-        assert (await http.post(CHAT, json={"messages": messages})).status_code == 200
-    assert script.requests[0]["messages"] == messages
-
-
-async def test_metrics_count_requests_and_tokens(script: ScriptedOpenAI) -> None:
-    script.cached_tokens = 1
-    script.answer(Answer("three short words"))
-    async with client(script) as http:
-        await http.post(CHAT, json=LONG)
-        await http.post(CHAT, json=LONG)
-        text = (await http.get("/metrics")).text
-    assert 'terrarium_requests_total{route="/v1/chat/completions",status="200"} 2.0' in text
-    whose = 'model="terra",tendril="anonymous"'
-    assert f'terrarium_tokens_total{{kind="completion",{whose}}} 4.0' in text
-    assert f'terrarium_tokens_total{{kind="cached",{whose}}} 1.0' in text
-    assert f"terrarium_first_token_seconds_count{{{whose}}} 2.0" in text
-
-
-async def test_vllm_is_given_a_salt_for_each_key_and_others_are_not(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_only_vllm_gets_a_salt_for_each_key(script: ScriptedOpenAI, tmp_path: Path) -> None:
     script.cached_tokens = 1
     for owner in ("vllm", "script"):
         script.owner = owner
@@ -352,9 +305,7 @@ async def test_vllm_is_given_a_salt_for_each_key_and_others_are_not(
             assert cached == [0, 0, 0]
 
 
-async def test_the_default_temperature_of_a_model_is_sent_unless_a_request_names_one(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_the_default_temperature_is_sent_unless_one_is_named(script: ScriptedOpenAI) -> None:
     other = {"upstream": script.url}
     async with agent_client({**other, "temperature": 0.2, "models": {"other": other}}) as http:
         for named in ({}, {"temperature": 0}, {"temperature": None}, {"model": "other"}):

@@ -15,6 +15,7 @@ from tests.kit.openai_script import ScriptedOpenAI
 pytest_plugins = ("tests.kit.scripted_server",)
 
 CHAT = "/v1/chat/completions"
+JSON = {"content-type": "application/json"}
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 GOOD: dict[str, Any] = {"messages": [USER]}
 TOOL = {"type": "function", "function": {"name": "lookup"}}
@@ -80,15 +81,15 @@ async def test_a_bad_request_is_refused_by_the_name_of_its_field(
     http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:
     for body, param, code in BAD:
-        answer = await http.post(
-            CHAT, content=json.dumps(body), headers={"content-type": "application/json"}
-        )
+        answer = await http.post(CHAT, content=json.dumps(body), headers=JSON)
         error = answer.json()["error"]
         assert answer.status_code == 400
         assert (error["param"], error["code"]) == (param, code), body
         assert error["type"] == "invalid_request_error"
         assert error["message"]
         assert script.requests == []
+        if code == "unknown_parameter":
+            assert "did you mean temperature" in error["message"]
 
 
 async def test_a_number_that_json_does_not_know_is_refused(http: httpx2.AsyncClient) -> None:
@@ -98,16 +99,9 @@ async def test_a_number_that_json_does_not_know_is_refused(http: httpx2.AsyncCli
             f'{{"messages": [{{"role": "user", "content": "hi"}}], "tools": [{{"type": "function", '
             f'"function": {{"name": "a", "parameters": {{"default": {number}}}}}}}]}}',
         ):
-            answer = await http.post(
-                CHAT, content=text, headers={"content-type": "application/json"}
-            )
+            answer = await http.post(CHAT, content=text, headers=JSON)
             assert answer.status_code == 400
             assert answer.json()["error"]["type"] == "invalid_request_error"
-
-
-async def test_a_near_miss_is_told_the_right_name(http: httpx2.AsyncClient) -> None:
-    answer = await http.post(CHAT, json={**GOOD, "temprature": 1})
-    assert "did you mean temperature" in answer.json()["error"]["message"]
 
 
 async def test_hints_that_change_nothing_are_accepted_and_kept_from_the_engine(
@@ -119,39 +113,28 @@ async def test_hints_that_change_nothing_are_accepted_and_kept_from_the_engine(
     (seen,) = script.requests
     assert not {"user", "metadata", "store", "audio"} & seen.keys()
     assert (seen["seed"], seen["stop"], seen["top_k"]) == (5, "x", 3)
-
-
-async def test_an_answer_sent_back_as_the_sdk_dumps_it_is_accepted(
-    http: httpx2.AsyncClient, script: ScriptedOpenAI
-) -> None:
+    # So is an answer that is sent back as the SDK dumps it.
     dumped = {
         "role": "assistant", "content": "hello", "refusal": None, "annotations": None,
         "audio": None, "function_call": None, "tool_calls": None,
     }  # fmt: skip
     answer = await http.post(CHAT, json={"messages": [USER, dumped, USER]})
     assert answer.status_code == 200
-    assert script.requests[0]["messages"][1] == {"role": "assistant", "content": "hello"}
+    assert script.requests[1]["messages"][1] == {"role": "assistant", "content": "hello"}
 
 
-async def test_an_unknown_address_is_an_error_object(http: httpx2.AsyncClient) -> None:
-    for path in ("/v1/nothing", "/nothing"):
+async def test_unknown_paths_methods_and_broken_json_are_errors(http: httpx2.AsyncClient) -> None:
+    for path, status, words in (
+        ("/v1/nothing", 404, "/v1/nothing"), ("/nothing", 404, "/nothing"), (CHAT, 405, "GET"),
+    ):  # fmt: skip
         answer = await http.get(path)
-        assert answer.status_code == 404
-        assert path in answer.json()["error"]["message"]
-
-
-async def test_the_wrong_method_and_broken_json_are_error_objects(http: httpx2.AsyncClient) -> None:
-    assert (await http.get(CHAT)).status_code == 405
-    assert "GET" in (await http.get(CHAT)).json()["error"]["message"]
-    broken = await http.post(
-        CHAT, content=b'{"messages": [', headers={"content-type": "application/json"}
-    )
-    assert (broken.status_code, broken.json()["error"]["code"]) == (400, "invalid_json")
-    binary = await http.post(
-        CHAT, content=b"\xff\x00\xfe", headers={"content-type": "application/json"}
-    )
-    assert binary.status_code == 400
-    assert binary.json()["error"]["type"] == "invalid_request_error"
+        assert answer.status_code == status
+        assert words in answer.json()["error"]["message"]
+    for content, code in ((b'{"messages": [', "invalid_json"), (b"\xff\x00\xfe", "invalid_json")):
+        broken = await http.post(CHAT, content=content, headers=JSON)
+        error = broken.json()["error"]
+        assert (broken.status_code, error["code"]) == (400, code)
+        assert error["type"] == "invalid_request_error"
 
 
 async def test_a_body_over_the_limit_is_refused_declared_or_not(http: httpx2.AsyncClient) -> None:
@@ -159,20 +142,25 @@ async def test_a_body_over_the_limit_is_refused_declared_or_not(http: httpx2.Asy
         for _ in range(20):
             yield b" " * 1000
 
-    headers = {"content-type": "application/json"}
     for content in (b" " * 20_000, pieces()):
-        answer = await http.post(CHAT, content=content, headers=headers)
+        answer = await http.post(CHAT, content=content, headers=JSON)
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
         assert "10000 bytes" in answer.json()["error"]["message"]
 
 
-async def test_the_request_id_is_echoed_or_made(http: httpx2.AsyncClient) -> None:
-    given = await http.post(CHAT, json=GOOD, headers={"x-request-id": "mine-1"})
-    assert given.headers["x-request-id"] == "mine-1"
+async def test_a_plain_request_id_is_echoed_and_else_one_is_made(http: httpx2.AsyncClient) -> None:
+    for body in (GOOD, {}):
+        answer = await http.post(CHAT, json=body, headers={"x-request-id": "mine-1"})
+        assert answer.headers["x-request-id"] == "mine-1"
     made = [(await http.get("/health")).headers["x-request-id"] for _ in range(2)]
     assert made[0] != made[1]
-    refused = await http.post(CHAT, json={}, headers={"x-request-id": "mine-2"})
-    assert refused.headers["x-request-id"] == "mine-2"
+    for header in (b"a b", b"\xff", b"x" * 129, b"a\tb", b'"><script>'):
+        answer = await http.get("/v1/models", headers=[(b"x-request-id", header)])
+        echoed = answer.headers["x-request-id"]
+        assert echoed.isascii()
+        assert echoed.isprintable()
+        assert " " not in echoed
+        assert len(echoed) <= 128
 
 
 BODIES: list[tuple[str, dict[str, Any]]] = [
@@ -185,7 +173,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def test_every_endpoint_refuses_a_wrong_header(
+async def test_every_endpoint_refuses_a_wrong_header_and_tokenize_a_wrong_field(
     http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:
     for path, body in BODIES:
@@ -194,20 +182,18 @@ async def test_every_endpoint_refuses_a_wrong_header(
             assert answer.status_code == 400, path
             assert next(iter(header)) in answer.json()["error"]["message"]
             assert script.requests == []
-
-
-async def test_tokenize_refuses_by_the_name_of_the_field(http: httpx2.AsyncClient) -> None:
-    for body, param in [({}, "prompt"), ({"messages": []}, "messages"), ({"prompt": 3}, "prompt")]:
-        answer = await http.post("/tokenize", json=body)
+    for wrong, param in [({}, "prompt"), ({"messages": []}, "messages"), ({"prompt": 3}, "prompt")]:
+        answer = await http.post("/tokenize", json=wrong)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
 async def test_with_a_key_every_model_request_needs_it(script: ScriptedOpenAI) -> None:
     server = {"admin_key": "s3cret-key", "host": "0.0.0.0"}
     async with agent_client({"upstream": script.url}, server) as client:
-        for given in ({}, {"authorization": "Bearer nope"}, {"authorization": "s3cret-key"}):
+        for given in ("", "Bearer nope", "s3cret-key", "Basic s3cret-key", "Bearer"):
+            sent = {"authorization": given} if given else {}
             for path in (CHAT, "/v1/models", "/v1/generate", "/tokenize", "/v1/other"):
-                answer = await client.post(path, json=GOOD, headers=given)
+                answer = await client.post(path, json=GOOD, headers=sent)
                 assert answer.status_code == 401
                 assert answer.json()["error"]["code"] == "invalid_api_key"
                 assert answer.headers["www-authenticate"] == "Bearer"
@@ -217,6 +203,7 @@ async def test_with_a_key_every_model_request_needs_it(script: ScriptedOpenAI) -
         assert (await client.get("/openapi.json", headers=right)).status_code == 200
         for path in ("/docs", "/redoc"):  # they would load scripts from elsewhere
             assert (await client.get(path, headers=right)).status_code == 404
-        assert (await client.post(CHAT, json=GOOD, headers=right)).status_code == 200
+        for headers in (right, {"authorization": "bearer s3cret-key"}, {"x-api-key": "s3cret-key"}):
+            assert (await client.post(CHAT, json=GOOD, headers=headers)).status_code == 200
         assert (await client.get("/health")).status_code == 200
         assert (await client.get("/ready")).status_code == 200

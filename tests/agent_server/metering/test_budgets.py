@@ -1,27 +1,31 @@
-"""Budgets of a day, before a model that counts words."""
+"""Budgets of a day, before a model that counts words, and quotas, with a clock set by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent_server.errors import RateLimited
-from agent_server.metering.accounts import Budgets, Spender
+from agent_server.metering.accounts import DAY, MINUTE, Budgets, Quotas, RateWindow, Spender
 from agent_server.metering.request_context import OURSELVES
 from agent_server.settings.prices import BudgetSettings, UsageSettings
 from storage.db.database import Database
+from storage.usage.api_keys import Key
 from storage.usage.usage import SpenderUsage
+from terrarium.clock import SteadyClock
 from tests.kit.agent_server import agent_client
 from tests.kit.data_files import server_path
 from tests.kit.openai_script import ScriptedOpenAI
 
 pytest_plugins = ("tests.kit.scripted_server",)
 
-DAY = 86_400
 NOON = 20_000 * DAY + DAY / 2
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello you"}]}  # three tokens with "ok"
@@ -109,9 +113,7 @@ def test_a_budget_that_could_never_be_used_up_is_refused(wrong: dict[str, Any], 
         UsageSettings.model_validate(wrong)
 
 
-async def test_a_person_whose_budget_is_used_up_is_refused_and_others_are_not(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_who_has_used_up_a_budget_is_refused_and_others_not(script: ScriptedOpenAI) -> None:
     usage = {"budgets": {"people": {"per": "person", "tokens_per_day": 3}}}
     async with agent_client({"upstream": script.url}, usage=usage) as http:
         ada, bob = {"x-person": "5eed"}, {"x-person": "f00d"}
@@ -155,54 +157,115 @@ async def test_without_a_budget_of_people_nothing_of_them_is_kept(
         assert await SpenderUsage(database).read(datetime.now(UTC).date()) == []
 
 
-async def test_what_was_spent_of_a_model_is_known_after_a_restart_and_the_next_model_answers(
-    tmp_path: Path,
-) -> None:
+def of_two(small: ScriptedOpenAI, big: ScriptedOpenAI) -> dict[str, Any]:
+    """The table of a model `terra` that answers where a model `big` cannot."""
+    others = {"big": {"upstream": big.url, "tools": "constrained"}}
+    return {"upstream": small.url, "models": others, "aliases": {"best": ["big", "terra"]}}
+
+
+async def test_what_was_spent_survives_a_restart_and_the_next_model_answers(tmp_path: Path) -> None:
     usage = {"prices": PRICES, "budgets": {"money": {"model": "big", "cost_per_day": 3}}}
     async with ScriptedOpenAI() as small, ScriptedOpenAI() as big:
-        model = {
-            "upstream": small.url,
-            "models": {"big": {"upstream": big.url}},
-            "aliases": {"best": ["big", "terra"]},
-        }
-        asked = HELLO | {"model": "best"}
         for models in (["big", "terra"], ["terra"]):
-            async with agent_client(model, None, tmp_path, usage=usage) as http:
+            async with agent_client(of_two(small, big), None, tmp_path, usage=usage) as http:
                 for name in models:
-                    answer = await http.post(CHAT, json=asked)
+                    answer = await http.post(CHAT, json=HELLO | {"model": "best"})
                     assert (answer.status_code, answer.json()["model"]) == (200, name)
                 assert (await http.post(CHAT, json=HELLO | {"model": "big"})).status_code == 429
 
 
 async def test_a_model_that_answers_for_one_that_failed_has_its_own_budget_checked() -> None:
     usage = {"budgets": {"terra": {"model": "terra", "tokens_per_day": 3}}}
-    async with ScriptedOpenAI() as small, ScriptedOpenAI() as big:
-        model = {
-            "upstream": small.url,
-            "models": {"big": {"upstream": big.url}},
-            "aliases": {"best": ["big", "terra"]},
-        }
-        async with agent_client(model, usage=usage) as http:
-            assert (await http.post(CHAT, json=HELLO)).status_code == 200
-            big.fail(503, "not now")
-            refused = await http.post(CHAT, json=HELLO | {"model": "best"})
-            assert (refused.status_code, len(big.requests)) == (429, 1)
-            assert refused.json()["error"]["code"] == "budget_exhausted"
-
-
-async def test_a_model_that_died_in_its_answer_does_not_open_the_budget_of_the_next_one() -> None:
-    usage = {"budgets": {"terra": {"model": "terra", "tokens_per_day": 3}}}
     call = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-    asked = HELLO | {"model": "best", "tools": [call], "tool_choice": "required"}
-    async with ScriptedOpenAI() as small, ScriptedOpenAI() as big:
-        model = {
-            "upstream": small.url,
-            "models": {"big": {"upstream": big.url, "tools": "constrained"}},
-            "aliases": {"best": ["big", "terra"]},
-        }
-        async with agent_client(model, usage=usage) as http:
-            assert (await http.post(CHAT, json=HELLO)).status_code == 200
-            big.cut("{")  # tokens that count, though nothing of them is passed on
-            refused = await http.post(CHAT, json=asked)
-            assert (refused.status_code, len(big.requests)) == (429, 1)
+    async with (
+        ScriptedOpenAI() as small,
+        ScriptedOpenAI() as big,
+        agent_client(of_two(small, big), usage=usage) as http,
+    ):
+        assert (await http.post(CHAT, json=HELLO)).status_code == 200
+        # Tokens of the other one count, though nothing of them is passed on.
+        big.fail(503, "not now").cut("{")
+        for number, more in enumerate(({}, {"tools": [call], "tool_choice": "required"}), 1):
+            refused = await http.post(CHAT, json=HELLO | {"model": "best", **more})
+            assert (refused.status_code, len(big.requests)) == (429, number)
             assert refused.json()["error"]["code"] == "budget_exhausted"
+
+
+def refusal(quotas: Quotas, key: Key, now: float, tokens: int = 10) -> int:
+    """The seconds that a refused request is told to wait."""
+    with pytest.raises(RateLimited) as caught:
+        quotas.charge(key, tokens, now)
+    assert caught.value.code == "quota_exceeded"
+    return int(caught.value.headers["retry-after"])
+
+
+def test_requests_over_the_quota_are_let_in_after_the_wait_that_was_told() -> None:
+    quotas, key = Quotas(), Key("irc", requests_per_minute=2)
+    quotas.charge(key, 10, NOON)
+    quotas.charge(key, 10, NOON + 20)
+    wait = refusal(quotas, key, NOON + 30)
+    assert wait == 31
+    quotas.charge(key, 10, NOON + 30, is_admitted=True)  # a part of an answer is no request
+    quotas.charge(Key("web", requests_per_minute=1), 10, NOON + 30)  # each key has its own quota
+    refusal(quotas, key, NOON + 30 + wait - 2)
+    quotas.charge(key, 10, NOON + 30 + wait)
+
+
+def test_tokens_count_as_estimated_until_they_are_known() -> None:
+    quotas, key = Quotas(), Key("irc", tokens_per_minute=1000)
+    quotas.charge(key, 1000, NOON)
+    refusal(quotas, key, NOON + 1)
+    quotas.correct("irc", NOON, -100)
+    quotas.charge(key, 100, NOON + 2)
+    refusal(quotas, key, NOON + 3)
+
+
+def test_a_quota_for_a_day_frees_at_midnight_utc() -> None:
+    quotas, key = Quotas(), Key("irc", tokens_per_day=1000)
+    quotas.seed("irc", 1000, NOON)
+    assert refusal(quotas, key, NOON) == DAY / 2
+    quotas.charge(key, 10, NOON + DAY / 2)
+
+
+def test_what_ends_after_midnight_does_not_count_for_the_new_day() -> None:
+    quotas, key = Quotas(), Key("irc", tokens_per_day=100)
+    late = NOON + DAY / 2 - 1
+    quotas.charge(key, 10, late)
+    quotas.charge(key, 10, NOON + DAY / 2 + 1)
+    quotas.correct("irc", late, 9_990)
+    quotas.charge(key, 10, NOON + DAY / 2 + 2)
+
+
+@given(
+    steps=st.lists(st.tuples(st.floats(0, 40), st.integers(1, 50)), min_size=1, max_size=60),
+    limit=st.integers(1, 200),
+)
+def test_a_window_never_lets_more_than_its_limit_and_one_more_into_a_minute(
+    steps: list[tuple[float, int]], limit: int
+) -> None:
+    window, now = RateWindow(), 1_000_000.0
+    taken: list[tuple[float, int]] = []
+    for pause, amount in steps:
+        now += pause
+        wait = window.retry_after(now, limit)
+        assert 0 <= wait <= MINUTE + 1
+        if wait:
+            assert deepcopy(window).retry_after(now + wait + 0.001, limit) == 0
+            continue
+        before = sum(used for time, used in taken if time > now - MINUTE)
+        assert before < limit
+        window.add(now, amount)
+        taken.append((now, amount))
+
+
+@pytest.mark.parametrize("jump", [-DAY, 365 * DAY])
+def test_a_clock_that_jumps_does_not_lock_a_key(jump: float) -> None:
+    time_of_day, uptime = [NOON], [0.0]
+    clock = SteadyClock(lambda: time_of_day[0], lambda: uptime[0])
+    quotas, key = Quotas(), Key("irc", requests_per_minute=1, tokens_per_minute=100)
+    quotas.charge(key, 100, clock.time())
+    time_of_day[0] += jump
+    uptime[0] += 30
+    assert 0 < refusal(quotas, key, clock.time()) <= 32
+    uptime[0] += 32
+    quotas.charge(key, 100, clock.time())

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx2
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
@@ -59,6 +60,19 @@ async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Span]
         yield spans
 
 
+@asynccontextmanager
+async def traced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[tuple[list[Span], ScriptedOpenAI, httpx2.AsyncClient]]:
+    """The spans of a server, its upstream, and a client of it."""
+    async with (
+        collector(monkeypatch) as spans,
+        ScriptedOpenAI(model="m") as upstream,
+        agent_client({"upstream": upstream.url, "chooses_tools": False}) as http,
+    ):
+        yield spans, upstream, http
+
+
 def of_client(spans: list[Span]) -> dict[str, Span]:
     """The spans of the client's trace by name; those of our own tests of the model have others."""
     return {span.name: span for span in spans if span.trace_id.hex() == TRACE}
@@ -78,11 +92,7 @@ def attributes(span: Span) -> dict[str, Any]:
 async def test_an_answer_is_a_span_below_the_clients_and_above_the_upstreams(
     monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any], operation: str
 ) -> None:
-    async with (
-        collector(monkeypatch) as spans,
-        ScriptedOpenAI(model="m") as upstream,
-        agent_client({"upstream": upstream.url, "chooses_tools": False}) as http,
-    ):
+    async with traced(monkeypatch) as (spans, upstream, http):
         answer = await http.post(path, json=body, headers=CLIENTS_SPAN)
         told = upstream.headers[-1]["traceparent"]
     usage = answer.json()["usage"]
@@ -109,11 +119,7 @@ async def test_an_answer_is_a_span_below_the_clients_and_above_the_upstreams(
 async def test_a_request_without_a_trace_begins_one_and_one_that_is_not_sampled_stays_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with (
-        collector(monkeypatch) as spans,
-        ScriptedOpenAI(model="m") as upstream,
-        agent_client({"upstream": upstream.url, "chooses_tools": False}) as http,
-    ):
+    async with traced(monkeypatch) as (spans, upstream, http):
         await http.post(CHAT, json=HELLO)
         began = upstream.headers[-1]["traceparent"]
         await http.post(CHAT, json=HELLO, headers={"traceparent": f"00-{TRACE}-{CLIENT}-00"})
@@ -126,43 +132,27 @@ async def test_a_request_without_a_trace_begins_one_and_one_that_is_not_sampled_
     assert of_client(spans) == {}
 
 
-async def test_a_failed_request_has_the_kind_of_its_error_but_no_text(
+async def test_a_failed_request_has_its_kind_but_no_text_and_embeddings_are_a_span_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with (
-        collector(monkeypatch) as spans,
-        ScriptedOpenAI(model="m") as upstream,
-        agent_client({"upstream": upstream.url, "chooses_tools": False}) as http,
-    ):
+    async with traced(monkeypatch) as (spans, upstream, http):
         upstream.default = Answer("no: a secret question", status=400)
         answer = await http.post(CHAT, json=HELLO, headers=CLIENTS_SPAN)
         assert answer.status_code == 400
+        body = {"model": "terra:m", "input": "a secret text"}
+        answer = await http.post("/v1/embeddings", json=body, headers=CLIENTS_SPAN)
+        assert answer.status_code == 200, answer.text
     span = of_client(spans)["chat terra"]
     assert span.status.code == Status.STATUS_CODE_ERROR
     assert attributes(span)["error.type"] == "InvalidRequest"
     assert attributes(span)["gen_ai.usage.output_tokens"] == 0
     assert "secret" not in str(spans)
-
-
-async def test_embeddings_are_a_span_of_the_upstreams_model(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with (
-        collector(monkeypatch) as spans,
-        ScriptedOpenAI(model="m") as upstream,
-        agent_client({"upstream": upstream.url, "chooses_tools": False}) as http,
-    ):
-        body = {"model": "terra:m", "input": "a secret text"}
-        answer = await http.post("/v1/embeddings", json=body, headers=CLIENTS_SPAN)
-        assert answer.status_code == 200, answer.text
     found = attributes(of_client(spans)["embeddings terra:m"])
     assert found["gen_ai.operation.name"] == "embeddings"
     assert found["gen_ai.request.model"] == "terra:m"
 
 
-async def test_a_collector_that_hangs_delays_neither_answers_nor_the_stop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_hanging_collector_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:  # it never answers
         monkeypatch.setenv(ENDPOINT, f"http://127.0.0.1:{listener.getsockname()[1]}")
         async with ScriptedOpenAI(model="m") as upstream:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import resource
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from agent_server.admission.scheduler import Scheduler
+from agent_server.metering.metrics import Metrics
 from tests.kit.agent_server import agent_client, until_ready
 from tests.kit.command import begun, line_with
 from tests.kit.data_files import server_path
@@ -47,9 +49,7 @@ async def requests_of(http: httpx2.AsyncClient) -> int:
     return int(total["requests"])
 
 
-async def test_a_locked_file_fails_no_answer_and_loses_no_row(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
+async def test_a_locked_file_loses_no_answer_or_row(script: ScriptedOpenAI, tmp_path: Path) -> None:
     async with agent_client({"upstream": script.url}, None, tmp_path) as http:
         with closing(sqlite3.connect(server_path(tmp_path), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -61,14 +61,6 @@ async def test_a_locked_file_fails_no_answer_and_loses_no_row(
             other.execute("ROLLBACK")
         await until_written(tmp_path, 4)
         assert await requests_of(http) == 4
-
-
-async def test_usage_of_the_last_seconds_is_written_when_the_server_stops(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
-    async with agent_client({"upstream": script.url}, None, tmp_path) as http:
-        assert (await http.post(CHAT, json=HELLO)).status_code == 200
-    assert written(tmp_path) == 1
 
 
 async def test_a_full_disk_fails_no_answer_and_rows_are_written_when_there_is_room(
@@ -97,7 +89,9 @@ async def test_a_full_disk_fails_no_answer_and_rows_are_written_when_there_is_ro
         assert "\nterrarium_disk_trouble 0.0" in (await http.get("/metrics")).text
 
 
-async def test_cost_follows_the_price_table(script: ScriptedOpenAI, tmp_path: Path) -> None:
+async def test_cost_follows_the_price_table_and_the_end_loses_no_row(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
     prices = {"terra": {"prompt": 10, "cached": 1, "completion": 100}}
     usage = {"currency": "EUR", "prices": prices}
     script.cached_tokens = 1
@@ -108,6 +102,8 @@ async def test_cost_follows_the_price_table(script: ScriptedOpenAI, tmp_path: Pa
             assert (await http.post(CHAT, json=long)).status_code == 200
         answer = (await http.get("/usage")).json()
         wrong = await http.get("/usage", params={"since": "2026-02-02", "until": "2026-02-01"})
+        assert (await http.post(CHAT, json=long)).status_code == 200
+    assert written(tmp_path) == 3, "that of the last seconds as well, when the server stops"
     assert answer["currency"] == "EUR"
     (row,) = answer["data"]
     assert (row["tendril"], row["model"], row["cached_tokens"]) == ("anonymous", "terra", 1)
@@ -141,3 +137,12 @@ async def test_prompts_are_in_the_log_only_when_that_is_wanted(
     lines = err.decode().splitlines()
     done = next(line for line in lines if f"route={CHAT} " in line and "status=200" in line)
     assert "tendril=anonymous" in done
+
+
+def test_a_queue_that_was_replaced_under_its_name_leaves_the_gauges_to_its_successor() -> None:
+    metrics, old = Metrics(), ExitStack()
+    old.enter_context(metrics.watch_queue("terra", Scheduler(1)))
+    with metrics.watch_queue("terra", Scheduler(2)):
+        old.close()
+        assert b'terrarium_slots{model="terra"} 2.0' in metrics.exposition()
+    assert b'terra"' not in metrics.exposition()

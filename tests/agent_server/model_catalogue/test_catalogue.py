@@ -54,9 +54,7 @@ def test_an_entry_is_found_by_its_name_and_by_its_tier() -> None:
         (Machine(16 * GB, 4, (Gpu("CUDA0", 12 * GB),)), "qwen3-8b"),
     ],
 )
-def test_the_best_for_a_machine_fits_its_memory_and_is_fast_enough(
-    machine: Machine, name: str | None
-) -> None:
+def test_the_best_for_a_machine_fits_and_is_fast_enough(machine: Machine, name: str | None) -> None:
     best = catalogue.best_for(machine)
     assert (best.name if best else None) == name
 

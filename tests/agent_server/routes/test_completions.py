@@ -40,18 +40,11 @@ async def test_a_text_is_continued(openai: AsyncOpenAI, script: ScriptedOpenAI) 
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (1, 3)
     (asked,) = script.requests
     assert (asked["prompt"], asked["max_tokens"], asked["stop"]) == ("Once", 9, "x")
-
-
-async def test_without_a_limit_the_answer_is_as_short_as_the_api_says(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
     await openai.completions.create(model="terra", prompt="Once")
-    assert script.requests[0]["max_tokens"] == 16
+    assert script.requests[1]["max_tokens"] == 16, "the API's own limit"
 
 
-async def test_a_stream_has_the_pieces_and_the_usage_last(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_a_stream_has_its_usage_last(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.say("upon a time")
     stream = await openai.completions.create(
         model="terra", prompt="Once", stream=True, stream_options={"include_usage": True}
@@ -144,9 +137,7 @@ async def test_the_real_model_continues_a_text(real: AsyncOpenAI) -> None:
         assert len(choice.logprobs.tokens or []) == 3
         assert "".join(choice.logprobs.tokens or []) == choice.text
         assert [len(top) for top in choice.logprobs.top_logprobs or []] == [2, 2, 2]
-
-
-async def test_the_real_model_takes_tokens_and_refuses_unknown_ones(real: AsyncOpenAI) -> None:
+    # It takes tokens, too, and refuses unknown ones.
     answer = await real.completions.create(model="terra", prompt=[504, 6376, 314], max_tokens=2)
     assert answer.usage is not None
     assert answer.usage.prompt_tokens == 3
@@ -154,9 +145,7 @@ async def test_the_real_model_takes_tokens_and_refuses_unknown_ones(real: AsyncO
         await real.completions.create(model="terra", prompt=[2**30], max_tokens=2)
 
 
-async def test_a_stream_of_the_real_model_says_the_same_as_its_whole_answer(
-    real: AsyncOpenAI,
-) -> None:
+async def test_a_stream_of_the_real_model_says_the_same_as_the_whole(real: AsyncOpenAI) -> None:
     whole = await real.completions.create(
         model="terra", prompt=["The sky is", "One, two"], max_tokens=4, temperature=0, seed=1
     )
@@ -174,24 +163,15 @@ async def test_a_stream_of_the_real_model_says_the_same_as_its_whole_answer(
     assert texts == {choice.index: choice.text for choice in whole.choices}
 
 
-async def test_an_upstream_without_completions_is_told_so() -> None:
-    async with (
-        plain_openai({"role": "assistant", "content": "hi"}) as upstream,
-        agent_client({"upstream": upstream}) as http,
-    ):
-        answer = await http.post("/v1/completions", json={"prompt": "x"})
-        assert answer.status_code == 501
-        assert "/v1/completions" in answer.json()["error"]["message"]
-
-
-async def test_sdks_do_not_repeat_a_request_that_is_not_supported() -> None:
+async def test_an_upstream_without_completions_is_told_so_and_sdks_do_not_ask_again() -> None:
     async with (
         plain_openai({"role": "assistant", "content": "hi"}) as upstream,
         agent_client({"upstream": upstream}) as http,
         AsyncOpenAI(base_url=f"{http.base_url}/v1", api_key="any") as openai,
     ):
-        with pytest.raises(InternalServerError, match="/v1/completions"):
+        with pytest.raises(InternalServerError, match="/v1/completions") as failure:
             await openai.completions.create(model="terra", prompt="x")
+        assert failure.value.status_code == 501
         await until_metric(
             http, 'terrarium_requests_total{route="/v1/completions",status="501"} 1.0'
         )

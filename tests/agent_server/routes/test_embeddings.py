@@ -58,9 +58,7 @@ async def openai(http: httpx2.AsyncClient) -> AsyncIterator[AsyncOpenAI]:
         yield client
 
 
-async def test_a_text_is_a_vector_of_length_one_and_its_tokens_are_counted(
-    openai: AsyncOpenAI,
-) -> None:
+async def test_a_text_is_a_vector_of_length_one_and_is_counted(openai: AsyncOpenAI) -> None:
     answer = await openai.embeddings.create(model=E5, input="The bot is away.", user="ada")
     (made,) = answer.data
     assert (answer.object, answer.model, made.object, made.index) == ("list", E5, "embedding", 0)
@@ -90,9 +88,7 @@ async def test_a_question_finds_its_passage(openai: AsyncOpenAI) -> None:
     assert scores.index(max(scores)) == 1
 
 
-async def test_questions_and_passages_differ_and_passages_are_what_is_assumed(
-    openai: AsyncOpenAI,
-) -> None:
+async def test_questions_and_passages_differ_and_passages_are_assumed(openai: AsyncOpenAI) -> None:
     async def embedded(**extra: Any) -> list[float]:
         answer = await openai.embeddings.create(model=E5, input="ngircd", extra_body=extra)
         return answer.data[0].embedding
@@ -162,9 +158,7 @@ async def test_the_model_is_listed_and_says_what_it_is(openai: AsyncOpenAI) -> N
         await openai.chat.completions.create(model=E5, messages=[{"role": "user", "content": "x"}])
 
 
-async def test_another_model_is_asked_of_its_upstream(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_another_model_is_an_upstreams(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     answer = await openai.embeddings.create(
         model="terra", input=["one", "two words"], dimensions=2, encoding_format="float"
     )
@@ -174,16 +168,16 @@ async def test_another_model_is_asked_of_its_upstream(
     assert (asked["input"], asked["dimensions"]) == (["one", "two words"], 2)
 
 
-async def test_the_tokens_of_embeddings_are_metered(
-    http: httpx2.AsyncClient, openai: AsyncOpenAI
-) -> None:
+async def test_embeddings_are_metered(http: httpx2.AsyncClient, openai: AsyncOpenAI) -> None:
     answer = await openai.embeddings.create(model=E5, input="hello")
     usage = (await http.get("/usage")).text
     assert E5 in usage
     assert str(answer.usage.prompt_tokens) in usage
 
 
-async def test_passages_give_way_and_the_process_ends_with_the_server(embedder: Path) -> None:
+async def test_passages_give_way_and_the_process_is_started_again_and_ends_with_the_server(
+    embedder: Path,
+) -> None:
     engine = EmbeddingEngine(embedder)
     async with engine.lifespan():
         await engine.embeddings({"input": "x", "encoding_format": "base64"})
@@ -192,6 +186,13 @@ async def test_passages_give_way_and_the_process_ends_with_the_server(embedder: 
         nice = [os.getpriority(os.PRIO_PROCESS, thread) for thread in threads]
         assert max(nice) == 19, "that of passages"
         assert nice.count(os.nice(0)) > 1, "that of questions, and the reader"
+        child.kill()
+        await asyncio.to_thread(psutil.wait_procs, [child])
+        with suppress(EngineUnavailable):  # if its end has not been noticed yet
+            await engine.embeddings({"input": "x", "encoding_format": "base64"})
+        again = await engine.embeddings({"input": "x", "encoding_format": "float"})
+        assert len(again["data"][0]["embedding"]) == 384
+        child = await newest_child()
     assert not child.is_running()
 
 
@@ -207,22 +208,7 @@ async def test_a_question_overtakes_a_long_list_of_passages(embedder: Path) -> N
         assert len((await passages)["data"]) == 200
 
 
-async def test_a_process_that_dies_is_started_again(embedder: Path) -> None:
-    engine = EmbeddingEngine(embedder)
-    async with engine.lifespan():
-        await engine.embeddings({"input": "x", "encoding_format": "base64"})
-        child = await newest_child()
-        child.kill()
-        await asyncio.to_thread(psutil.wait_procs, [child])
-        with suppress(EngineUnavailable):  # if its end has not been noticed yet
-            await engine.embeddings({"input": "x", "encoding_format": "base64"})
-        again = await engine.embeddings({"input": "x", "encoding_format": "float"})
-        assert len(again["data"][0]["embedding"]) == 384
-
-
-async def test_a_process_that_dies_in_the_middle_of_its_answer_is_unavailable(
-    embedder: Path,
-) -> None:
+async def test_a_process_that_dies_during_its_answer_is_unavailable(embedder: Path) -> None:
     engine = EmbeddingEngine(embedder)
     async with engine.lifespan():
         await engine.embeddings({"input": "x", "encoding_format": "base64"})

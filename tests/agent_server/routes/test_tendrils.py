@@ -1,4 +1,4 @@
-"""The list of tendrils: who has reported itself lately, by which key."""
+"""The list of tendrils: who has reported itself lately, by which key, and how long it is kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from pathlib import Path
 
 import httpx2
 
-from agent_server.tendril_registry import REPORT_TIMEOUT
+from agent_server.tendril_registry import (
+    MAX_TENDRILS,
+    REPORT_TIMEOUT,
+    TendrilRegistry,
+    TendrilReport,
+)
 from storage.usage.api_keys import Key
 from tests.kit.agent_server import agent_client, agent_server
 from tests.kit.openai_script import ScriptedOpenAI
@@ -21,29 +26,17 @@ REPORT = {"state": "ready", "tools": ["cups"], "pending": 1, "tokens_today": 7} 
 }
 
 
-async def test_a_tendril_that_reports_itself_is_listed() -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        agent_server({"upstream": script.url}) as url,
-        httpx2.AsyncClient(base_url=url) as http,
-    ):
+async def test_a_report_lists_its_tendril_unless_it_is_wrong() -> None:
+    async with ScriptedOpenAI() as script, agent_client({"upstream": script.url}) as http:
         assert (await http.get("/v1/tendrils")).json() == {"object": "list", "data": []}
         assert (await http.put("/v1/tendrils/kettle", json=REPORT)).status_code == 204
         (listed,) = (await http.get("/v1/tendrils")).json()["data"]
         assert listed.pop("seconds_ago") < REPORT_TIMEOUT
         assert listed == {"name": "kettle", "key": "anonymous"} | REPORT
-
-
-async def test_a_report_that_is_wrong_is_refused_with_its_field() -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        agent_server({"upstream": script.url}) as url,
-        httpx2.AsyncClient(base_url=url) as http,
-    ):
-        answer = await http.put("/v1/tendrils/kettle", json=REPORT | {"pending": -1})
+        answer = await http.put("/v1/tendrils/lamp", json=REPORT | {"pending": -1})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "pending")
         assert (await http.put("/v1/tendrils/a%20b", json=REPORT)).status_code == 400
-        assert (await http.get("/v1/tendrils")).json()["data"] == []
+        assert len((await http.get("/v1/tendrils")).json()["data"]) == 1
 
 
 async def test_an_issued_key_reports_and_sees_the_tendril_of_its_name_only(tmp_path: Path) -> None:
@@ -79,3 +72,29 @@ async def test_a_running_tendril_reports_itself(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
         (listed,) = data
         assert (listed["name"], listed["state"], listed["tools"]) == ("rooms", "ready", ["cups"])
+
+
+READY = TendrilReport(state="ready")
+
+
+def test_a_tendril_that_is_silent_for_long_is_gone_and_keys_are_apart() -> None:
+    now = 0.0
+    registry = TendrilRegistry(lambda: now)
+    registry.record("irc", "irc", READY)
+    now = REPORT_TIMEOUT / 2
+    registry.record("irc", "mallory", TendrilReport(state="waiting"))
+    assert [(each.key, each.state, each.seconds_ago) for each in registry.present()] == [
+        ("irc", "ready", REPORT_TIMEOUT / 2),
+        ("mallory", "waiting", 0),
+    ]
+    now = REPORT_TIMEOUT + 1
+    assert [each.key for each in registry.present()] == ["mallory"]
+
+
+def test_one_key_cannot_crowd_out_the_tendrils_of_others() -> None:
+    registry = TendrilRegistry()
+    for number in range(MAX_TENDRILS):
+        assert registry.record(f"t{number}", "mallory", READY)
+    assert not registry.record("one-more", "mallory", READY)
+    assert registry.record("t0", "mallory", READY)
+    assert registry.record("irc", "irc", READY)

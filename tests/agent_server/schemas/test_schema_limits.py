@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -14,11 +12,8 @@ from hypothesis import strategies as st
 
 from agent_server.schemas.schema_limits import is_supported_pattern, require_bounded
 from agent_server.tool_calling.schema import one_call
-from tests.kit.agent_server import agent_client, unready_server
-from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 
-pytest_plugins = ("tests.kit.engine",)
+pytest_plugins = ("tests.kit.scripted_server",)
 
 CHAT = "/v1/chat/completions"
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
@@ -52,19 +47,8 @@ TOO_LARGE = [
 ]
 
 
-@pytest.fixture
-async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with (
-        ScriptedOpenAI() as script,
-        agent_client({"upstream": script.url}) as client,
-    ):
-        yield client
-
-
 @pytest.mark.parametrize(("schema", "bound"), TOO_LARGE)
-def test_a_schema_beyond_a_bound_is_refused_by_its_name(
-    schema: dict[str, Any], bound: str | None
-) -> None:
+def test_a_schema_beyond_a_bound_is_refused(schema: dict[str, Any], bound: str | None) -> None:
     if bound is None:
         require_bounded([schema])
         return
@@ -72,7 +56,9 @@ def test_a_schema_beyond_a_bound_is_refused_by_its_name(
         require_bounded([schema])
 
 
-async def test_every_api_refuses_a_schema_beyond_the_bounds(http: httpx2.AsyncClient) -> None:
+async def test_every_api_refuses_a_schema_beyond_the_bounds_and_too_many_values_and_tools(
+    http: httpx2.AsyncClient,
+) -> None:
     schema = {"enum": [f"value {number}" for number in range(600)]}
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
     tool = {"name": "look", "parameters": schema}
@@ -90,18 +76,12 @@ async def test_every_api_refuses_a_schema_beyond_the_bounds(http: httpx2.AsyncCl
         answer = await http.post(path, json=body)
         assert answer.status_code == 400, path
         assert "at most 500 enum values" in answer.json()["error"]["message"]
-
-
-async def test_a_body_of_very_many_values_is_refused_before_it_is_parsed(
-    http: httpx2.AsyncClient,
-) -> None:
-    for body in ("[" + "0," * 60_000 + "0]", "this is, " * 60_000):
-        answer = await http.post(CHAT, content=body, headers={"content-type": "application/json"})
+    # A body of very many values is refused before it is parsed.
+    for content in ("[" + "0," * 60_000 + "0]", "this is, " * 60_000):
+        headers = {"content-type": "application/json"}
+        answer = await http.post(CHAT, content=content, headers=headers)
         assert answer.status_code == 413
         assert "at most 50000 commas" in answer.json()["error"]["message"]
-
-
-async def test_more_tools_than_128_are_refused(http: httpx2.AsyncClient) -> None:
     tools = [{"type": "function", "function": {"name": f"t{number}"}} for number in range(129)]
     answer = await http.post(CHAT, json={"messages": [USER], "tools": tools})
     assert answer.status_code == 400
@@ -124,20 +104,6 @@ def test_nonsense_in_place_of_a_schema_is_no_crash(value: Any) -> None:
     keys = ("enum", "properties", "pattern", "anyOf", "$defs", "items")
     with suppress(ValueError):
         require_bounded([dict.fromkeys(keys, value)])
-
-
-async def test_the_embedded_engine_refuses_a_pattern_it_would_ignore(model_file: Path) -> None:
-    model = {"path": str(model_file), "threads": 1}
-    async with (
-        unready_server(model) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
-        for pattern in (r"^\d{4}$", "[a-c]{3}", "^(?=x)y$"):
-            schema = {"name": "a", "schema": fields(text(pattern))}
-            wanted = {"type": "json_schema", "json_schema": schema}
-            answer = await http.post(CHAT, json={"messages": [USER], "response_format": wanted})
-            assert answer.status_code == 400
-            assert "cannot follow the pattern" in answer.json()["error"]["message"]
 
 
 def test_a_tool_whose_pattern_llama_cpp_does_not_know_keeps_the_rest_of_its_schema() -> None:

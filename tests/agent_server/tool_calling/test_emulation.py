@@ -49,11 +49,15 @@ def text_of(chunks: list[Any]) -> str:
     return "".join(delta.get("content") or "" for delta in deltas)
 
 
-async def test_the_model_is_shown_the_tools_in_words(
+async def test_the_model_is_shown_the_tools_in_words_unless_the_choice_is_none(
     http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:
+    script.say("Nobody.").say(CALL)
     await http.post(CHAT, json=ASK)
-    (seen,) = script.requests
+    answer = await http.post(CHAT, json={**ASK, "tool_choice": "none"})
+    assert answer.json()["choices"][0]["message"]["content"] == CALL
+    seen, hidden = script.requests
+    assert hidden["messages"] == ASK["messages"]
     assert not {"tools", "tool_choice", "response_format"} & seen.keys()
     system, user = seen["messages"]
     assert system["role"] == "system"
@@ -61,9 +65,7 @@ async def test_the_model_is_shown_the_tools_in_words(
     assert user == ASK["messages"][0]
 
 
-async def test_a_model_too_small_to_choose_refuses_a_free_choice_of_tools(
-    script: ScriptedOpenAI,
-) -> None:
+async def test_a_model_too_small_refuses_a_free_choice_of_tools(script: ScriptedOpenAI) -> None:
     model = {"upstream": script.url, "tools": "forced"}
     async with agent_client(model) as http:
         script.say(CALL).say("Nobody.")
@@ -137,9 +139,7 @@ async def test_a_call_is_asked_again_with_its_schema(
     (call,) = choice["message"]["tool_calls"]
     assert call["id"].startswith("call_")
     assert call["function"] == {"name": "lookup", "arguments": '{"word": "ada"}'}
-
-
-async def test_usage_adds_up_both_asks(http: httpx2.AsyncClient, script: ScriptedOpenAI) -> None:
+    # The usage adds up both.
     script.hang('{"name": "lookup", ').say(CALL)
     usage = events((await http.post(CHAT, json={**ASK, **USAGE})).text)[-1]["usage"]
     once = (await http.post(CHAT, json=ASK)).json()["usage"]["prompt_tokens"]
@@ -147,7 +147,7 @@ async def test_usage_adds_up_both_asks(http: httpx2.AsyncClient, script: Scripte
     assert usage["completion_tokens"] == 2 + len(CALL.split())
 
 
-async def test_a_list_of_calls_becomes_several_calls(
+async def test_a_list_becomes_several_calls_unless_parallel_calls_are_off(
     http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:
     script.say(f"```json\n[{CALL}").say(f"[{CALL}, {CALL.replace('lookup', 'look')}]")
@@ -163,17 +163,11 @@ async def test_a_list_of_calls_becomes_several_calls(
     for index in (0, 1):
         parts = [call["function"]["arguments"] for call in calls if call["index"] == index]
         assert json.loads("".join(parts)) == json.loads(CALL)["arguments"]
-    assert script.requests[1]["response_format"]["json_schema"]["schema"]["type"] == "array"
-
-
-async def test_one_call_only_where_parallel_calls_are_off(
-    http: httpx2.AsyncClient, script: ScriptedOpenAI
-) -> None:
     script.say(f"[{CALL}]").say(CALL)
     answer = await http.post(CHAT, json={**ASK, "parallel_tool_calls": False})
     assert len(answer.json()["choices"][0]["message"]["tool_calls"]) == 1
-    schema = script.requests[1]["response_format"]["json_schema"]["schema"]
-    assert schema["type"] == "object"
+    schemas = [script.requests[n]["response_format"]["json_schema"]["schema"] for n in (1, 3)]
+    assert [schema["type"] for schema in schemas] == ["array", "object"]
 
 
 NO_CALLS = [
@@ -260,10 +254,11 @@ async def test_thoughts_anywhere_but_in_code_are_kept_apart_and_no_call_in_them_
     message = (await http.post(CHAT, json=ASK)).json()["choices"][0]["message"]
     assert message["content"] == "Yes, `<think>` it is. So."
     assert message["reasoning_content"] == f"or\n{CALL}\n"
-    script.say(f"<think>hm</think>{CALL}").say(
+    script.say(f"<think>hm</think>\n{CALL}").say(
         '{"name": "lookup", "arguments": {"word": "<think>"}}'
     )
     message = (await http.post(CHAT, json=ASK)).json()["choices"][0]["message"]
+    assert message["reasoning_content"] == "hm"
     assert message["tool_calls"][0]["function"]["arguments"] == '{"word": "<think>"}'
 
 
@@ -279,9 +274,7 @@ async def test_plain_text_streams_at_once(http: httpx2.AsyncClient, script: Scri
     await script.client_gone()
 
 
-async def test_words_before_a_call_are_kept(
-    http: httpx2.AsyncClient, script: ScriptedOpenAI
-) -> None:
+async def test_words_before_a_call_stay(http: httpx2.AsyncClient, script: ScriptedOpenAI) -> None:
     script.hang("I shall look.\n\n" + CALL[:20]).say(CALL)
     whole = (await http.post(CHAT, json=ASK)).json()["choices"][0]
     script.hang("I shall look.\n\n" + CALL[:20]).say(CALL)
@@ -303,11 +296,7 @@ async def test_required_and_named_choices_are_held_to_the_schema_at_once(
     any_of, one = (r["response_format"]["json_schema"]["schema"] for r in script.requests)
     assert [s["properties"]["name"]["const"] for s in any_of["anyOf"]] == ["lookup", "look"]
     assert one["properties"]["name"]["const"] == "lookup"
-
-
-async def test_a_call_cut_by_the_token_limit_is_no_call(
-    http: httpx2.AsyncClient, script: ScriptedOpenAI
-) -> None:
+    # A call cut by the token limit is no call.
     script.answer(Answer('{"name": "lookup", "argu', finish="length"))
     answer = await http.post(CHAT, json={**ASK, "tool_choice": "required"})
     (choice,) = answer.json()["choices"]
@@ -326,24 +315,6 @@ async def test_arguments_stream_while_they_are_written(
             if "ad" in line.partition('"arguments":')[2]:
                 break
     await script.client_gone()
-
-
-async def test_choice_none_hides_the_tools(
-    http: httpx2.AsyncClient, script: ScriptedOpenAI
-) -> None:
-    script.say(CALL)
-    answer = await http.post(CHAT, json={**ASK, "tool_choice": "none"})
-    assert answer.json()["choices"][0]["message"]["content"] == CALL
-    assert script.requests[0]["messages"] == ASK["messages"]
-
-
-async def test_thinking_before_a_call_is_kept(
-    http: httpx2.AsyncClient, script: ScriptedOpenAI
-) -> None:
-    script.say(f"<think>I should look.</think>\n{CALL}").say(CALL)
-    message = (await http.post(CHAT, json=ASK)).json()["choices"][0]["message"]
-    assert message["reasoning_content"] == "I should look."
-    assert message["tool_calls"][0]["function"]["name"] == "lookup"
 
 
 async def test_earlier_calls_and_results_are_told_in_plain_messages(
@@ -383,9 +354,6 @@ async def test_an_answer_schema_and_tools_go_together(
     assert answer.json()["choices"][0]["message"]["content"] == '{"age": 36}'
     schema = script.requests[0]["response_format"]["json_schema"]["schema"]
     assert schema["anyOf"][1] == wanted
-
-
-async def test_several_choices_with_tools_are_refused(http: httpx2.AsyncClient) -> None:
-    answer = await http.post(CHAT, json={**ASK, "n": 2})
+    answer = await http.post(CHAT, json={**ASK, "n": 2})  # but not tools and several choices
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "n"

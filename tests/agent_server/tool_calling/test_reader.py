@@ -75,9 +75,7 @@ def detected(pieces: list[str], *given: str) -> tuple[str, Verdict]:
 
 @given(CUTS)
 @pytest.mark.parametrize("tag", ["", "<tool_call>\n", "```py\nx\n```\n"])
-def test_a_call_after_some_words_is_found_however_the_text_is_cut(
-    tag: str, cuts: list[int]
-) -> None:
+def test_a_call_after_words_is_found_however_the_text_is_cut(tag: str, cuts: list[int]) -> None:
     words, verdict = detected(pieces_of(f"So:\n{{ not one\n{tag}{LOOK}", cuts))
     assert verdict == CALLS_LOOK
     assert words.removesuffix(tag) == "So:\n{ not one\n"
@@ -114,9 +112,7 @@ def test_code_and_quoted_lines_are_text(text: str, cuts: list[int]) -> None:
     ],
 )
 @pytest.mark.parametrize("before", ["", "Well:\n<tool_call>", "```json\n"])
-def test_a_call_that_the_model_was_given_is_a_quotation(
-    before: str, given: str, verdict: Verdict
-) -> None:
+def test_a_call_that_was_given_is_a_quotation(before: str, given: str, verdict: Verdict) -> None:
     text = before + LOOK
     assert detected(list(f"{text}\nend"), given)[1] == verdict
     assert detected([f"{text}\nend"], given)[1] == verdict
@@ -176,9 +172,7 @@ def test_what_is_no_call_makes_no_delta() -> None:
         ("Hello.", []),
     ],
 )
-def test_a_text_that_follows_no_schema_is_read_too(
-    text: str, calls: list[tuple[str, str | None]]
-) -> None:
+def test_a_text_of_no_schema_is_read_too(text: str, calls: list[tuple[str, str | None]]) -> None:
     found = [delta["function"] for delta in read_calls(text, ["look"])]
     assert [each["name"] for each in found] == [name for name, _ in calls]
     for each, (_, arguments) in zip(found, calls, strict=True):

@@ -114,9 +114,7 @@ async def test_a_header_of_150_mb_is_refused_after_64_kib() -> None:
 
 @pytest.mark.parametrize("size", [HEADER_BYTES - 200, HEADER_BYTES + 200])
 @pytest.mark.parametrize("in_pieces", [False, True])
-async def test_a_header_of_64_kib_is_taken_and_a_longer_one_is_not(
-    size: int, in_pieces: bool
-) -> None:
+async def test_a_header_of_64_kib_is_taken_a_longer_one_not(size: int, in_pieces: bool) -> None:
     fields = b"".join(b"x-%d: %s\r\n" % (number, b"v" * 1000) for number in range(size // 1009))
     whole = b"GET / HTTP/1.1\r\nhost: localhost\r\n" + fields
     whole += b"x-last: " + b"v" * (size - len(whole)) + b"\r\n\r\n"

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
-from anthropic import AsyncAnthropic
+from anthropic import (
+    APIStatusError,
+    AsyncAnthropic,
+    AuthenticationError,
+    BadRequestError,
+    NotFoundError,
+)
 from anthropic.types import MessageParam
 
+from tests.kit.agent_server import EngineAddress, agent_server
 from tests.kit.messages import HELLO, WEATHER
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
-pytest_plugins = ("tests.kit.scripted_server",)
+pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
 
 PICTURE = "iVBORw0KGgo="
 
@@ -52,26 +60,20 @@ async def test_a_message_has_text_a_reason_and_usage(
     assert "metadata" not in asked
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
+async def test_the_reason_of_the_end_has_the_name_of_this_api(
+    claude: AsyncAnthropic, script: ScriptedOpenAI
+) -> None:
+    for answer, reason in (
         (Answer("cut", finish="length"), "max_tokens"),
         (Answer("no", finish="content_filter"), "refusal"),
         (Answer("till here", stop_reason="END"), "stop_sequence"),
-    ],
-)
-@pytest.mark.parametrize("stream", [True, False])
-async def test_the_reason_of_the_end_has_the_name_of_this_api(
-    claude: AsyncAnthropic, script: ScriptedOpenAI, answer: Answer, reason: str, stream: bool
-) -> None:
-    script.answer(answer)
-    if stream:
+    ):
+        script.answer(answer).answer(answer)
+        whole = await claude.messages.create(model="terra", max_tokens=9, messages=HELLO)
         async with claude.messages.stream(model="terra", max_tokens=9, messages=HELLO) as events:
-            message = await events.get_final_message()
-    else:
-        message = await claude.messages.create(model="terra", max_tokens=9, messages=HELLO)  # type: ignore[assignment]
-    assert message.stop_reason == reason
-    assert message.stop_sequence == answer.stop_reason
+            streamed = await events.get_final_message()
+        assert whole.stop_reason == streamed.stop_reason == reason
+        assert whole.stop_sequence == streamed.stop_sequence == answer.stop_reason
 
 
 async def test_the_events_of_a_stream_come_in_order(
@@ -103,9 +105,7 @@ async def test_the_events_of_a_stream_come_in_order(
     assert events[-2]["usage"]["output_tokens"] == 5
 
 
-async def test_the_sdk_puts_a_stream_together(
-    claude: AsyncAnthropic, script: ScriptedOpenAI
-) -> None:
+async def test_the_sdk_assembles_a_stream(claude: AsyncAnthropic, script: ScriptedOpenAI) -> None:
     calls = (("get_weather", '{"city": "Oslo"}'), ("get_weather", '{"city": "Rome"}'))
     script.answer(Answer("Looking.", calls=calls, reasoning="Two cities."))
     async with claude.messages.stream(
@@ -143,45 +143,37 @@ async def test_thoughts_stay_out_unless_they_are_asked_for(
             assert "Hi" in answer.text
             assert "secret" not in answer.text
             assert "thinking" not in answer.text
+    script.answer(Answer("Hi", reasoning="Greet."))
+    asked = {"model": "terra", "max_tokens": 9, "messages": HELLO, "thinking": {"type": "adaptive"}}
+    first = (await http.post("/v1/messages", json=asked)).json()["content"][0]
+    assert (first["type"], first["thinking"]) == ("thinking", "Greet.")
 
 
-async def test_thoughts_are_blocks_of_their_own(
+CHOICES: list[tuple[Any, Any, bool | None]] = [
+    ({"type": "auto"}, "auto", None),
+    ({"type": "any", "disable_parallel_tool_use": True}, "required", False),
+    ({"type": "none"}, "none", None),
+    ({"type": "tool", "name": "get_weather"},
+     {"type": "function", "function": {"name": "get_weather"}}, None),
+]  # fmt: skip
+
+
+async def test_the_choice_of_a_tool_is_translated(
     claude: AsyncAnthropic, script: ScriptedOpenAI
 ) -> None:
-    script.answer(Answer("Hi", reasoning="Greet."))
-    message = await claude.messages.create(
-        model="terra", max_tokens=9, messages=HELLO, thinking={"type": "adaptive"}
-    )
-    first = message.content[0]
-    assert first.type == "thinking"
-    assert first.thinking == "Greet."
-
-
-@pytest.mark.parametrize(
-    ("choice", "sent", "parallel"),
-    [
-        ({"type": "auto"}, "auto", None),
-        ({"type": "any", "disable_parallel_tool_use": True}, "required", False),
-        ({"type": "none"}, "none", None),
-        ({"type": "tool", "name": "get_weather"},
-         {"type": "function", "function": {"name": "get_weather"}}, None),
-    ],
-)  # fmt: skip
-async def test_the_choice_of_a_tool_is_translated(
-    claude: AsyncAnthropic, script: ScriptedOpenAI, choice: Any, sent: Any, parallel: bool | None
-) -> None:
-    script.call("get_weather", {"city": "Oslo"})
-    message = await claude.messages.create(
-        model="terra", max_tokens=9, messages=HELLO, tools=[WEATHER], tool_choice=choice
-    )
-    assert message.stop_reason == "tool_use"
-    (use,) = message.content
-    assert use.type == "tool_use"
-    assert (use.id, use.name, use.input) == ("call_0", "get_weather", {"city": "Oslo"})
-    (asked,) = script.requests
-    assert asked["tool_choice"] == sent
-    assert asked.get("parallel_tool_calls") is parallel
-    assert asked["tools"][0]["function"]["parameters"] == WEATHER["input_schema"]
+    for choice, sent, parallel in CHOICES:
+        script.call("get_weather", {"city": "Oslo"})
+        message = await claude.messages.create(
+            model="terra", max_tokens=9, messages=HELLO, tools=[WEATHER], tool_choice=choice
+        )
+        assert message.stop_reason == "tool_use"
+        (use,) = message.content
+        assert use.type == "tool_use"
+        assert (use.id, use.name, use.input) == ("call_0", "get_weather", {"city": "Oslo"})
+        asked = script.requests[-1]
+        assert asked["tool_choice"] == sent
+        assert asked.get("parallel_tool_calls") is parallel
+        assert asked["tools"][0]["function"]["parameters"] == WEATHER["input_schema"]
 
 
 async def test_an_answer_and_the_results_of_its_calls_go_back(
@@ -247,3 +239,130 @@ async def test_pictures_schemas_effort_and_earlier_thoughts_reach_the_engine(
     assert (answer["content"], answer["reasoning_content"]) == ("Nice.", "hm")
     assert asked["response_format"]["json_schema"]["schema"] == schema
     assert asked["reasoning_effort"] == "low"
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"max_tokens": None}, "max_tokens"),
+    ({"messages": []}, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]},
+     "messages[0].content[0]"),
+    ({"messages": [{"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "x", "content": [{"type": "image"}]}]}]},
+     "messages[0].content[0]"),
+    ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]"),
+    ({"tools": [WEATHER, WEATHER]}, "same name"),
+    ({"tool_choice": {"type": "any"}}, "tool_choice"),
+    ({"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice"),
+    ({"thinking": {"type": "between_tools"}}, "thinking"),
+    ({"container": "c"}, "container"),
+    ({"temperature": 1.5}, "temperature"),
+    ({"stop_sequences": ["a", "b", "c", "d", "e"]}, "stop_sequences"),
+    ({"max_token": 5}, "max_token"),
+]  # fmt: skip
+
+
+async def test_a_bad_request_is_refused_in_the_shape_of_this_api(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    good = {"model": "terra", "max_tokens": 9, "messages": HELLO}
+    for body, named in BAD:
+        answer = await http.post("/v1/messages", json={**good, **body})
+        assert answer.status_code == 400, body
+        assert answer.json()["type"] == "error"
+        assert answer.json()["error"]["type"] == "invalid_request_error"
+        assert named in answer.json()["error"]["message"]
+        assert script.requests == []
+
+
+async def test_the_sdk_knows_our_errors(claude: AsyncAnthropic, script: ScriptedOpenAI) -> None:
+    with pytest.raises(NotFoundError) as missing:
+        await claude.messages.create(model="claude", max_tokens=9, messages=HELLO)
+    assert missing.value.body == {
+        "type": "error",
+        "error": {"type": "not_found_error", "message": missing.value.body["error"]["message"]},  # type: ignore[index]
+    }
+    for status, ours, kind in (
+        (429, 429, "rate_limit_error"),
+        (500, 503, "overloaded_error"),
+        (504, 504, "timeout_error"),
+        (400, 400, "invalid_request_error"),
+    ):
+        script.fail(status, "broken")
+        with pytest.raises(APIStatusError) as failure:
+            await claude.messages.create(model="terra", max_tokens=9, messages=HELLO)
+        assert failure.value.status_code == ours
+        assert failure.value.body["error"]["type"] == kind  # type: ignore[index]
+    assert (await claude.messages.with_raw_response.create(
+        model="terra", max_tokens=9, messages=HELLO)).headers["x-request-id"]  # fmt: skip
+
+
+async def test_a_stream_that_breaks_ends_with_an_error_event(
+    claude: AsyncAnthropic, script: ScriptedOpenAI
+) -> None:
+    script.cut("half an")
+    async with claude.messages.stream(model="terra", max_tokens=9, messages=HELLO) as stream:
+        with pytest.raises(APIStatusError) as failure:
+            await stream.until_done()
+        assert stream.current_message_snapshot.content[0].text == "half an"  # type: ignore[union-attr]
+    assert failure.value.body["error"]["type"] == "overloaded_error"  # type: ignore[index]
+    # Arguments of a call that are not an object are no answer.
+    script.call("get_weather", '{"city": ')
+    with pytest.raises(APIStatusError) as failure:
+        await claude.messages.create(model="terra", max_tokens=9, messages=HELLO, tools=[WEATHER])
+    assert failure.value.status_code == 503
+
+
+async def test_the_key_may_come_as_this_api_sends_it(script: ScriptedOpenAI) -> None:
+    async with agent_server({"upstream": script.url}, {"admin_key": "s3cret"}) as url:
+        async with AsyncAnthropic(base_url=url, api_key="s3cret", max_retries=0) as client:
+            await client.messages.create(model="terra", max_tokens=9, messages=HELLO)
+        async with AsyncAnthropic(base_url=url, auth_token="s3cret", max_retries=0) as client:
+            await client.messages.create(model="terra", max_tokens=9, messages=HELLO)
+        async with AsyncAnthropic(base_url=url, api_key="wrong", max_retries=0) as client:
+            with pytest.raises(AuthenticationError) as failure:
+                await client.messages.create(model="terra", max_tokens=9, messages=HELLO)
+        assert failure.value.body["error"]["type"] == "authentication_error"  # type: ignore[index]
+
+
+@pytest.fixture
+async def real(engine: EngineAddress) -> AsyncIterator[AsyncAnthropic]:
+    async with (
+        agent_server(engine.settings()) as address,
+        AsyncAnthropic(base_url=address, api_key="any", max_retries=0) as client,
+    ):
+        yield client
+
+
+async def test_the_tokens_of_a_conversation_are_counted(real: AsyncAnthropic) -> None:
+    counted = await real.messages.count_tokens(
+        model="terra", messages=HELLO, system="Be brief.", tools=[WEATHER]
+    )
+    message = await real.messages.create(
+        model="terra", messages=HELLO, system="Be brief.", tools=[WEATHER], max_tokens=1
+    )
+    usage = message.usage
+    assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+    assert usage.output_tokens == 1
+
+
+async def test_the_real_model_must_call_a_tool(real: AsyncAnthropic) -> None:
+    async with real.messages.stream(
+        model="terra",
+        messages=[{"role": "user", "content": "How warm is it in Oslo?"}],
+        tools=[WEATHER],
+        tool_choice={"type": "any"},
+        max_tokens=200,
+    ) as stream:
+        message = await stream.get_final_message()
+    assert message.stop_reason == "tool_use"
+    (use,) = message.content
+    assert use.type == "tool_use"
+    assert use.name == "get_weather"
+    assert set(use.input) == {"city"}
+
+
+async def test_a_prompt_that_is_too_long_is_refused_by_the_real_model(real: AsyncAnthropic) -> None:
+    with pytest.raises(BadRequestError, match="1024"):
+        await real.messages.create(
+            model="terra", max_tokens=9, messages=[{"role": "user", "content": "hi " * 3000}]
+        )

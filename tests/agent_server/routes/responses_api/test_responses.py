@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,8 +13,11 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from openai.types.responses import FunctionToolParam, Response
 
-from tests.kit.agent_server import EngineAddress, agent_server
+from agent_server.response_store import ResponseStore, StoredResponse
+from storage.usage.api_keys import Key
+from tests.kit.agent_server import EngineAddress, agent_client, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.server_keys import make_keys
 
 pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
 
@@ -74,7 +78,7 @@ async def test_a_text_is_answered(openai: AsyncOpenAI, script: ScriptedOpenAI) -
     assert again.usage.input_tokens_details.cached_tokens == 1
 
 
-async def test_an_answer_that_was_cut_off_is_incomplete(
+async def test_a_cut_answer_is_incomplete_and_a_broken_stream_has_failed(
     openai: AsyncOpenAI, script: ScriptedOpenAI
 ) -> None:
     script.answer(Answer("half", finish="length"))
@@ -82,6 +86,15 @@ async def test_an_answer_that_was_cut_off_is_incomplete(
     assert made.status == "incomplete"
     assert made.incomplete_details is not None
     assert made.incomplete_details.reason == "max_output_tokens"
+    script.cut("half")
+    stream = await openai.responses.create(model="terra", input="x", stream=True)
+    last = [event async for event in stream][-1]
+    assert last.type == "response.failed"
+    assert last.response.status == "failed"
+    assert last.response.error is not None
+    assert "broke off" in last.response.error.message
+    with pytest.raises(NotFoundError):
+        await openai.responses.retrieve(last.response.id)
 
 
 async def test_the_events_of_a_stream_come_in_order(
@@ -111,7 +124,7 @@ async def test_the_events_of_a_stream_come_in_order(
     assert last.response.usage is not None
 
 
-async def test_the_sdk_puts_a_stream_together(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
+async def test_the_sdk_assembles_a_stream(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.answer(Answer("Looking.", calls=(*CALL, ("get_weather", '{"city": "Rome"}'))))
     async with openai.responses.stream(model="terra", input="x", tools=[WEATHER]) as stream:
         made = await stream.get_final_response()
@@ -122,9 +135,7 @@ async def test_the_sdk_puts_a_stream_together(openai: AsyncOpenAI, script: Scrip
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_log_probabilities_come_when_they_are_asked_for(
-    url: str, real: AsyncOpenAI, stream: bool
-) -> None:
+async def test_log_probabilities_come_when_asked(url: str, real: AsyncOpenAI, stream: bool) -> None:
     asked: dict[str, Any] = {
         "model": "terra", "input": "Say hello.", "max_output_tokens": 16,
         "include": ["message.output_text.logprobs"], "top_logprobs": 2,
@@ -146,34 +157,32 @@ async def test_log_probabilities_come_when_they_are_asked_for(
     assert all(len(entry.top_logprobs) == 2 for entry in part.logprobs)
 
 
-@pytest.mark.parametrize(
-    ("choice", "sent"),
-    [
-        ("none", "none"), ("auto", "auto"), ("required", "required"),
-        ({"type": "function", "name": "get_weather"},
-         {"type": "function", "function": {"name": "get_weather"}}),
-    ],
-)  # fmt: skip
+CHOICES: list[tuple[Any, Any]] = [
+    ("none", "none"), ("auto", "auto"), ("required", "required"),
+    ({"type": "function", "name": "get_weather"},
+     {"type": "function", "function": {"name": "get_weather"}}),
+]  # fmt: skip
+
+
 async def test_tools_and_their_choice_are_translated(
-    openai: AsyncOpenAI, script: ScriptedOpenAI, choice: Any, sent: Any
-) -> None:
-    script.answer(Answer(calls=CALL))
-    made = await openai.responses.create(
-        model="terra", input="x", tools=[WEATHER], tool_choice=choice, parallel_tool_calls=False
-    )
-    (call,) = made.output
-    assert call.type == "function_call"
-    assert (call.call_id, call.name, call.status) == ("call_0", "get_weather", "completed")
-    assert json.loads(call.arguments) == {"city": "Oslo"}
-    (asked,) = script.requests
-    assert (asked["tool_choice"], asked["parallel_tool_calls"]) == (sent, False)
-    assert asked["tools"][0]["function"]["name"] == "get_weather"
-    assert asked["tools"][0]["function"]["strict"] is True
-
-
-async def test_a_conversation_goes_on_from_a_response(
     openai: AsyncOpenAI, script: ScriptedOpenAI
 ) -> None:
+    for choice, sent in CHOICES:
+        script.answer(Answer(calls=CALL))
+        made = await openai.responses.create(
+            model="terra", input="x", tools=[WEATHER], tool_choice=choice, parallel_tool_calls=False
+        )
+        (call,) = made.output
+        assert call.type == "function_call"
+        assert (call.call_id, call.name, call.status) == ("call_0", "get_weather", "completed")
+        assert json.loads(call.arguments) == {"city": "Oslo"}
+        asked = script.requests[-1]
+        assert (asked["tool_choice"], asked["parallel_tool_calls"]) == (sent, False)
+        assert asked["tools"][0]["function"]["name"] == "get_weather"
+        assert asked["tools"][0]["function"]["strict"] is True
+
+
+async def test_a_response_can_be_continued(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.answer(Answer("Looking.", calls=CALL)).say("It is warm.").say("You are welcome.")
     first = await openai.responses.create(
         model="terra", input="How warm is it?", instructions="Old rules.", tools=[WEATHER]
@@ -195,9 +204,7 @@ async def test_a_conversation_goes_on_from_a_response(
     assert result == {"role": "tool", "tool_call_id": "call_0", "content": "17"}
 
 
-async def test_items_of_an_answer_can_be_sent_back_by_hand(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_items_can_be_sent_back_by_hand(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.answer(Answer("Looking.", calls=CALL, reasoning="Hm."))
     first = await openai.responses.create(model="terra", input="x", tools=[WEATHER], store=False)
     sent: Any = [
@@ -219,9 +226,7 @@ async def test_items_of_an_answer_can_be_sent_back_by_hand(
     assert result["content"] == "17"
 
 
-async def test_the_form_of_the_text_reaches_the_engine(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
+async def test_the_form_reaches_the_engine(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     schema: dict[str, object] = {"type": "object", "properties": {}}
     await openai.responses.create(
         model="terra",
@@ -272,21 +277,6 @@ async def test_what_cannot_be_honoured_is_refused_by_name(
         assert script.requests == []
 
 
-async def test_a_stream_that_breaks_ends_with_a_failed_response(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
-    script.cut("half")
-    stream = await openai.responses.create(model="terra", input="x", stream=True)
-    events = [event async for event in stream]
-    last = events[-1]
-    assert last.type == "response.failed"
-    assert last.response.status == "failed"
-    assert last.response.error is not None
-    assert "broke off" in last.response.error.message
-    with pytest.raises(NotFoundError):
-        await openai.responses.retrieve(last.response.id)
-
-
 async def test_a_client_that_leaves_stops_the_answer(
     http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:
@@ -328,3 +318,73 @@ async def test_the_real_model_must_call_a_tool_and_follow_a_schema(real: AsyncOp
         await real.responses.create(model="terra", input="hi " * 3000)
     assert failure.value.code == "context_length_exceeded"
     assert failure.value.param == "input"
+
+
+async def test_a_response_is_kept_until_it_is_deleted_unless_it_is_not_to_be_stored(
+    openai: AsyncOpenAI,
+) -> None:
+    made = await openai.responses.create(model="terra", input="x")
+    assert (await openai.responses.retrieve(made.id)).output_text == made.output_text
+    await openai.responses.delete(made.id)
+    with pytest.raises(NotFoundError):
+        await openai.responses.retrieve(made.id)
+    with pytest.raises(NotFoundError):
+        await openai.responses.delete(made.id)
+    with pytest.raises(BadRequestError) as failure:
+        await openai.responses.create(model="terra", input="x", previous_response_id=made.id)
+    assert failure.value.code == "previous_response_not_found"
+    assert failure.value.param == "previous_response_id"
+    made = await openai.responses.create(model="terra", input="x", store=False)
+    assert made.status == "completed"
+    with pytest.raises(NotFoundError):
+        await openai.responses.retrieve(made.id)
+    async with openai.responses.stream(model="terra", input="x") as stream:
+        made = await stream.get_final_response()
+    assert (await openai.responses.retrieve(made.id)).status == "completed"
+
+
+async def test_a_key_sees_no_responses_of_another(script: ScriptedOpenAI, tmp_path: Path) -> None:
+    async with agent_client({"upstream": script.url}, None, tmp_path) as http:
+        keys = await make_keys(http, tmp_path, Key("irc"), Key("web"))
+        irc, web = keys["irc"], keys["web"]
+        made = await http.post("/v1/responses", json={"input": "x"}, headers=irc)
+        place = f"/v1/responses/{made.json()['id']}"
+        for method in ("GET", "DELETE"):
+            assert (await http.request(method, place, headers=web)).status_code == 404
+        follow = {"input": "x", "previous_response_id": made.json()["id"]}
+        assert (await http.post("/v1/responses", json=follow, headers=web)).status_code == 400
+        assert (await http.get(place, headers=irc)).status_code == 200
+
+
+def test_the_store_forgets_what_was_used_longest_ago() -> None:
+    store = ResponseStore(most=2)
+    for name in ("a", "b"):
+        store.save("irc", stored(name))
+    assert store.get("irc", "a") is not None
+    store.save("irc", stored("c"))
+    assert present(store, "abc") == "ac"
+
+
+def test_the_store_is_bounded_in_bytes() -> None:
+    size = stored("a").size
+    store = ResponseStore(largest=2 * size)
+    for name in ("a", "b", "c"):
+        store.save("irc", stored(name))
+    assert present(store, "abc") == "bc"
+    store.save("irc", stored("d", b"long" * size))
+    assert present(store, "bcd") == "bc"
+    assert store.delete("irc", "b")
+    store.save("irc", stored("e"))
+    assert present(store, "ce") == "ce"
+    store.save("irc", stored("c"))
+    assert present(store, "ce") == "ce"
+
+
+def present(store: ResponseStore, names: str) -> str:
+    """Return those of the names that are stored."""
+    found = [name for name in names if store.get("irc", name)]
+    return "".join(found)
+
+
+def stored(name: str, text: bytes = b"") -> StoredResponse:
+    return StoredResponse(name, b'{"output":"%s"}' % text, b"[]", "session")
