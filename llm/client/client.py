@@ -19,7 +19,6 @@ from pydantic import BaseModel, ValidationError
 from llm.client.profile import ModelCard
 from llm.client.response import (
     AnswerFilter,
-    AnswerLimit,
     CompletionAnswer,
     Heartbeat,
     OnText,
@@ -107,7 +106,7 @@ class RequestOptions:
     max_tokens: int | None = None
     filters_output: bool = False
     may_be_silent: bool = False
-    limit: AnswerLimit | None = None
+    limit: int | None = None
     accepts_images: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -324,10 +323,7 @@ class AgentClient:
         names the embedding model; None: the server's choice. Of a longer text the first
         `most_tokens` are embedded; None: it is refused if it is too long. Raises ModelError.
         """
-        body: dict[str, Any] = {
-            "input": list(texts),
-            "input_type": "query" if query else "passage",
-        }
+        body: dict[str, Any] = {"input": list(texts), "input_type": "query" if query else "passage"}
         if model is not None:
             body["model"] = model
         if most_tokens is not None:

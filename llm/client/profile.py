@@ -22,7 +22,6 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from llm.client.response import AnswerLimit
 from llm.messages.message import CHARACTERS_PER_TOKEN
 from llm.reading.reading import Reading, refers_back
 
@@ -202,15 +201,13 @@ class Profile:
             for piece in free
         )
 
-    def answer_limit(self, reading: Reading) -> AnswerLimit | None:
-        """Return how much of the answer to a question is shown; None: all of it."""
+    def answer_limit(self, reading: Reading) -> int | None:
+        """Return how many sentences of the answer to a question are shown; None: all of them."""
         if self.sentences is None:
             return None
         if reading.kind == "howto":
-            return AnswerLimit(_STEP_SENTENCES)
-        if reading.wants_long:
-            return AnswerLimit(_LONG_ANSWER_SENTENCES)
-        return AnswerLimit(self.sentences)
+            return _STEP_SENTENCES
+        return _LONG_ANSWER_SENTENCES if reading.wants_long else self.sentences
 
 
 SMALL = Profile(

@@ -152,10 +152,7 @@ class TokenCounter:
         self._recheck: dict[str, float] = {}  # when a server that cannot count is asked again
 
     async def count(
-        self,
-        options: RequestOptions,
-        messages: Sequence[Message],
-        tools: Sequence[dict[str, Any]],
+        self, options: RequestOptions, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
     ) -> TokenCountResult:
         """Return the tokens of a prompt: exactly, estimated, or as an upper bound within the
         window; and the window without the part that is kept for the answer.

@@ -31,7 +31,6 @@ from storage.memory.memories import (
     Memory,
     MemoryKind,
     RoomBacklog,
-    RoomTurn,
     Watermarks,
 )
 from storage.queues.jobs import Job, Jobs
@@ -193,21 +192,36 @@ class TendrilMemory:
 
     async def _summarise(self, backlog: RoomBacklog) -> None:
         """Extend a room's summary."""
-        marks, size = backlog.watermarks, _SUMMARY_BATCH_TURNS
+        marks, room, size = backlog.watermarks, backlog.watermarks.room, _SUMMARY_BATCH_TURNS
         through = due_in(marks, backlog.sizes).summary
-        while through:
-            turns = await self.memories.turns(marks.room, marks.summary, through, size)
+        if not through:
+            return
+        old = await self.memories.latest(room, MemoryKind.SUMMARY, 1)
+        longest = (await self._profile()).message_length
+        while True:
+            turns = await self.memories.turns(room, marks.summary, through, size)
             # A batch that is not full has all turns up to the end, even if its last id is lower.
             reached = turns[-1].id if len(turns) == size else through
-            try:
-                summary = await self._summary(marks.room, turns, reached) if turns else None
-            except ContextTooLong:
-                if size == 1:
-                    raise
-                size //= 2  # try again with fewer turns
-            else:
-                await self.memories.advance_summary(marks, reached, summary, turns)
-                return
+            summary = None
+            if turns:
+                messages = prompts.summary_messages(old[0].text if old else "", turns, longest)
+                try:
+                    text = await self._ask_model(room, "summary", messages)
+                except ContextTooLong:
+                    if size == 1:
+                        raise
+                    size //= 2  # try again with fewer turns
+                    continue
+                summary = self._memory(
+                    MemoryKind.SUMMARY,
+                    room,
+                    _truncate(text, prompts.MAX_SUMMARY_LENGTH),
+                    first_turn=old[0].first_turn if old else turns[0].id,
+                    last_turn=reached,
+                    begun=old[0].begun if old else turns[0].time,
+                )
+            await self.memories.advance_summary(marks, reached, summary, turns)
+            return
 
     async def _record_episode(self, backlog: RoomBacklog) -> None:
         """Rebuild a deleted episode, or else make one of the next turns."""
@@ -287,20 +301,6 @@ class TendrilMemory:
             begun=min(note.begun or note.time for note in notes),
         )
         await self.memories.replace_notes(marks, notes, episode)
-
-    async def _summary(self, room: str, turns: Sequence[RoomTurn], through: int) -> Memory:
-        old = await self.memories.latest(room, MemoryKind.SUMMARY, 1)
-        longest = (await self._profile()).message_length
-        messages = prompts.summary_messages(old[0].text if old else "", turns, longest)
-        text = await self._ask_model(room, "summary", messages)
-        return self._memory(
-            MemoryKind.SUMMARY,
-            room,
-            _truncate(text, prompts.MAX_SUMMARY_LENGTH),
-            first_turn=old[0].first_turn if old else turns[0].id,
-            last_turn=through,
-            begun=old[0].begun if old else turns[0].time,
-        )
 
     async def _profile(self) -> Profile:
         """Return the profile of the model that makes the memories."""

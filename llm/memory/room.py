@@ -233,15 +233,8 @@ class RoomMemory:
             return stored
         # The version is read before the memories: if something is forgotten in between, the
         # selection is not stored, as it may still contain it.
-        memories = self.memory.memories
-        watermarks = await memories.progress(self.room)
-        chosen = await self._choose()
-        if chosen != (stored or PromptMemory()):
-            await memories.save_prompt_view(watermarks, chosen.model_dump_json(), snapshot.newest)
-        return chosen
-
-    async def _choose(self) -> PromptMemory:
         memories, room = self.memory.memories, self.room
+        watermarks = await memories.progress(room)
         facts, budget = [], _FACT_BUDGET
         for fact in await memories.facts(room, limit=_FACT_BUDGET // 10):
             budget -= len(fact_line(fact)) + 1
@@ -251,8 +244,8 @@ class RoomMemory:
         facts.sort(key=lambda fact: fact.id)  # in the order in which they were learnt
         summary = await memories.latest(room, MemoryKind.SUMMARY, 1)
         episodes = await memories.latest(room, MemoryKind.EPISODE, SHOWN_EPISODES)
-        return PromptMemory(
-            facts="\n".join(fact_line(fact) for fact in facts),
+        chosen = PromptMemory(
+            facts="\n".join(map(fact_line, facts)),
             summary=summary[0].text if summary else "",
             episodes="\n".join(
                 f"{episode.begun or episode.time:%Y-%m-%d} {one_line(episode.text, 1_500)}"
@@ -260,6 +253,9 @@ class RoomMemory:
             ),
             ids=[memory.id for memory in (*facts, *summary, *episodes)],
         )
+        if chosen != (stored or PromptMemory()):
+            await memories.save_prompt_view(watermarks, chosen.model_dump_json(), snapshot.newest)
+        return chosen
 
 
 class PromptMemory(BaseModel):

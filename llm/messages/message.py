@@ -68,7 +68,16 @@ def escape_tags(text: str) -> str:
     """
     # Only the opening bracket is replaced: that breaks the tag, and a second pass finds nothing.
     text = _RESERVED.sub(_escape, text)
-    return _ANGLE.sub(_escape_disguised, text) if _DISGUISE.search(text) else text
+    if not _DISGUISE.search(text):
+        return text
+
+    def escape_disguised(match: re.Match[str]) -> str:
+        # The normal form only decides; the text itself is kept as it was written.
+        ahead = match.string[match.start() : match.start() + _MAX_TAG_LENGTH]
+        plain = normalize("NFKC", _INVISIBLE.sub("", ahead))
+        return _escape(match) if _RESERVED.match(plain) else match[0]
+
+    return _ANGLE.sub(escape_disguised, text)
 
 
 def escape_template(text: str) -> str:
@@ -79,13 +88,6 @@ def escape_template(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return "&#91;" if match[0] in "[\uff3b" else "&lt;"
-
-
-def _escape_disguised(match: re.Match[str]) -> str:
-    # The normal form only decides; the text itself is kept as it was written.
-    ahead = match.string[match.start() : match.start() + _MAX_TAG_LENGTH]
-    plain = normalize("NFKC", _INVISIBLE.sub("", ahead))
-    return _escape(match) if _RESERVED.match(plain) else match[0]
 
 
 CHARACTERS_PER_TOKEN = 3

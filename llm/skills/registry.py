@@ -161,10 +161,7 @@ class SkillRegistry:
         return cls(skills, errors)
 
     async def matching(
-        self,
-        question: str,
-        allowed: Collection[str] | None,
-        context: HintContext | None = None,
+        self, question: str, allowed: Collection[str] | None, context: HintContext | None = None
     ) -> list[Match]:
         """Return at most `MAX_MATCHES` skills that match a question, best first.
 

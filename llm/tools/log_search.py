@@ -175,8 +175,7 @@ class LogTools:
         self,
         most: ResultLength,
         since: Annotated[
-            Moment,
-            Field(alias="from", description="2026-03-01 12:00:00, or the number of a line"),
+            Moment, Field(alias="from", description="2026-03-01 12:00:00, or the number of a line")
         ] = None,
         until: Annotated[
             End, Field(alias="to", description="the same; a day alone is included")
@@ -196,7 +195,9 @@ class LogTools:
         room = most - _NOTE_LENGTH
         for event in events:
             answer = whole.get(event.id)
-            line = self._line(event) if answer is None else self._answer(event, answer, most // 2)
+            line = self._line(event)
+            if answer is not None:
+                line = self._where(event) + render_answer(event, answer, most // 2, self.zone)
             room -= len(line) + 1
             if room < 0 and lines:
                 break
@@ -343,30 +344,31 @@ class LogTools:
         log in scope."""
         anchor = self.before.id if isinstance(self.before, PendingEvent) else self.before
         ends = [each for each in (anchor, before) if isinstance(each, int) and each]
+        named = ChannelName.parse(channel)
+        if named:
+            known = [each.place for each in await self.log.read(statistics.channels, self.scope)]
+            # Its name may lack the sign.
+            tried = (named, replace(named, channel=f"#{named.channel}"))
+            fitting = (
+                name
+                for name in tried
+                for place in known
+                if name.network in (None, place.network)
+                and place.channel.casefold() == name.channel.casefold()
+            )
+            named = next(fitting, None)
+            if named is None:
+                there = ", ".join(map(self._name, known)) or "none"
+                raise ToolError(
+                    f"channel: there is none of this name to be read; there are: {there}"
+                )
         return Query(
             scope=self.scope,
             since=self._aware(after) if isinstance(after, datetime) else None,
             after_id=after - 1 if isinstance(after, int) else None,
             until=self._aware(before) if isinstance(before, datetime) else None,
             before_id=min(ends, default=None),
-        ).in_channel(await self._channel(channel))
-
-    async def _channel(self, text: str) -> ChannelName | None:
-        """Return the name of a channel, which may lack its sign; None for no text. Raises ToolError
-        if it has no log in scope."""
-        if (name := ChannelName.parse(text)) is None:
-            return None
-        known = [each.place for each in await self.log.read(statistics.channels, self.scope)]
-        for found in (name, replace(name, channel=f"#{name.channel}")):
-            named = (
-                place.channel.casefold() == found.channel.casefold()
-                for place in known
-                if found.network in (None, place.network)
-            )
-            if any(named):
-                return found
-        there = ", ".join(map(self._name, known)) or "none"
-        raise ToolError(f"channel: there is none of this name to be read; there are: {there}")
+        ).in_channel(named)
 
     async def _time(self, bound: datetime | int) -> datetime:
         """Return a time, or that of a line. Raises ToolError if there is no such line."""
@@ -405,9 +407,6 @@ class LogTools:
     def _line(self, event: Event, link: str | None = None) -> str:
         """Render a line for the model, with its channel if the scope has several."""
         return f"{self._where(event)}{render_line(event, self.zone)}{f'  {link}' if link else ''}"
-
-    def _answer(self, event: Event, answer: str, longest: int) -> str:
-        return f"{self._where(event)}{render_answer(event, answer, longest, self.zone)}"
 
     def _where(self, event: Event) -> str:
         one_place = self.scope.places is not None and len(self.scope.places) == 1

@@ -176,7 +176,21 @@ def tool(function: F | None = None, /, **options: Unpack[ToolKeywords]) -> F | C
     """
 
     def mark(function: F) -> F:
-        _require_usable(function)
+        name = getattr(function, "__qualname__", repr(function))
+        is_async = inspect.iscoroutinefunction(function)
+        if not is_async:
+            raise TypeError(f"@tool {name}: write it as `async def`")
+        if MCP_SEPARATOR in function.__name__.strip("_"):
+            belong = f"names with {MCP_SEPARATOR} belong to the tools of MCP servers"
+            raise TypeError(f"@tool {name}: {belong}")
+        if not inspect.getdoc(function):
+            why = "write a docstring; it tells the model what the tool does"
+            raise TypeError(f"@tool {name}: {why}")
+        for each in inspect.signature(function).parameters.values():
+            if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+                raise TypeError(f"@tool {name}: name each parameter; {each} has no schema")
+            if each.annotation is each.empty and each.name != "self":
+                raise TypeError(f"@tool {name}: give the parameter {each.name} a type")
         setattr(function, _MARK, ToolOptions(**options))
         return function
 
@@ -387,23 +401,6 @@ def tools_of(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
 def _marked_names(kind: type[Any]) -> list[str]:
     methods = inspect.getmembers(kind, inspect.iscoroutinefunction)
     return [name for name, method in methods if hasattr(method, _MARK)]
-
-
-def _require_usable(function: Callable[..., object]) -> None:
-    name = getattr(function, "__qualname__", repr(function))
-    if not inspect.iscoroutinefunction(function):
-        raise TypeError(f"@tool {name}: write it as `async def`")
-    if MCP_SEPARATOR in function.__name__.strip("_"):
-        raise TypeError(
-            f"@tool {name}: names with {MCP_SEPARATOR} belong to the tools of MCP servers"
-        )
-    if not inspect.getdoc(function):
-        raise TypeError(f"@tool {name}: write a docstring; it tells the model what the tool does")
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TypeError(f"@tool {name}: name each parameter; {parameter} has no schema")
-        if parameter.annotation is parameter.empty and parameter.name != "self":
-            raise TypeError(f"@tool {name}: give the parameter {parameter.name} a type")
 
 
 def describe(function: Callable[..., Awaitable[object]], more: str = "") -> Tool:

@@ -89,12 +89,7 @@ _PYPI = Fields(
 )
 _NPM = Fields(
     "name",
-    {
-        "about": "description",
-        "version": "version",
-        "licence": "license",
-        "needs": "dependencies",
-    },
+    {"about": "description", "version": "version", "licence": "license", "needs": "dependencies"},
 )
 _CRATE = Fields(
     "name",
@@ -170,9 +165,7 @@ DETECTORS = (
     ),
     Detector("paste", rf"pastebin\.com/{_CODE}", "https://pastebin.com/raw/{code}"),
     Detector(
-        "paste",
-        rf"paste\.debian\.net/(?:hidden/)?{_CODE}",
-        "https://paste.debian.net/plain/{code}",
+        "paste", rf"paste\.debian\.net/(?:hidden/)?{_CODE}", "https://paste.debian.net/plain/{code}"
     ),
     Detector("paste", rf"dpaste\.com/{_CODE}", "https://dpaste.com/{code}.txt"),
     Detector("paste", rf"bpa\.st/{_CODE}", "https://bpa.st/raw/{code}"),

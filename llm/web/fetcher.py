@@ -187,10 +187,24 @@ class Fetcher:
         return rules
 
     async def _check(self, url: str) -> _Target:
-        """Validate a URL and resolve its host, whose addresses must all be public. Raises
-        PageError."""
-        parsed = _parse(url)
-        host = parsed.raw_host.decode("ascii")
+        """Validate a URL, an absolute one without credentials, and resolve its host, whose
+        addresses must all be public. Raises PageError."""
+        if len(url) > _MAX_URL_LENGTH:
+            raise PageRefused(f"its address has more than {_MAX_URL_LENGTH} characters")
+        # Parsers disagree about the host in URLs with whitespace or backslashes.
+        if _ODD.search(url):
+            raise PageRefused("its address has a blank or a backslash in it")
+        try:
+            parsed = httpx2.URL(url)
+            host = parsed.raw_host.decode("ascii")
+        except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
+            raise PageRefused("that is no address of a page") from error
+        if parsed.scheme not in ("http", "https"):
+            raise PageRefused("only http and https pages are read")
+        if parsed.userinfo:
+            raise PageRefused("its address has a name or a password in it")
+        if not host:
+            raise PageRefused("its address has no host")
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
         # Other ports belong to other services, which a request could disturb.
         if self._policy.ports is not None and port not in self._policy.ports:
@@ -257,27 +271,6 @@ class Fetcher:
         self._cache[key] = value, asyncio.get_running_loop().time() + _CACHE_SECONDS
         while len(self._cache) > _CACHE_SIZE:
             self._cache.popitem(last=False)
-
-
-def _parse(url: str) -> httpx2.URL:
-    """Parse an absolute http or https URL without credentials. Raises PageRefused."""
-    if len(url) > _MAX_URL_LENGTH:
-        raise PageRefused(f"its address has more than {_MAX_URL_LENGTH} characters")
-    # Parsers disagree about the host in URLs with whitespace or backslashes.
-    if _ODD.search(url):
-        raise PageRefused("its address has a blank or a backslash in it")
-    try:
-        parsed = httpx2.URL(url)
-        host = parsed.raw_host.decode("ascii")
-    except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
-        raise PageRefused("that is no address of a page") from error
-    if parsed.scheme not in ("http", "https"):
-        raise PageRefused("only http and https pages are read")
-    if parsed.userinfo:
-        raise PageRefused("its address has a name or a password in it")
-    if not host:
-        raise PageRefused("its address has no host")
-    return parsed
 
 
 def _join(url: httpx2.URL, location: str) -> str:

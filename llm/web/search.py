@@ -31,7 +31,21 @@ async def find_pages(engine: str, query: str, limit: int) -> Sequence[SearchResu
     """Return at most `limit` pages, best first, found by the `engine` that `[pages] search` names.
     Raises ExtraMissing and PageUnreadable."""
     if engine == PUBLIC_ENGINES:
-        return await _search_public(query, limit)
+        try:
+            import ddgs
+        except ImportError as error:
+            raise ExtraMissing from error
+        try:
+            # ddgs has a blocking API.
+            rows = await asyncio.to_thread(
+                lambda: ddgs.DDGS(timeout=int(_TIMEOUT)).text(query, max_results=limit)
+            )
+        except Exception as error:
+            # ddgs passes on errors of its HTTP client and of pages that have changed; to whoever
+            # asks they all mean the same. Their messages may contain the query.
+            _log.warning("search.failed", error=type(error).__name__)
+            raise PageUnreadable(_NO_ANSWER) from error
+        return _results(rows, "href", "body", limit)
     # A SearXNG server. The operator has configured its URL, so it may be on the local network.
     asked = {"q": query, "format": "json", "safesearch": "1"}
     try:
@@ -49,25 +63,6 @@ async def find_pages(engine: str, query: str, limit: int) -> Sequence[SearchResu
     except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
         raise PageUnreadable(_NO_ANSWER) from error
     return _results(found, "url", "content", limit)
-
-
-async def _search_public(query: str, limit: int) -> Sequence[SearchResult]:
-    """Query public search engines with the library ddgs."""
-    try:
-        import ddgs
-    except ImportError as error:
-        raise ExtraMissing from error
-    try:
-        # ddgs has a blocking API.
-        found = await asyncio.to_thread(
-            lambda: ddgs.DDGS(timeout=int(_TIMEOUT)).text(query, max_results=limit)
-        )
-    except Exception as error:
-        # ddgs passes on errors of its HTTP client and of pages that have changed; to whoever
-        # asks they all mean the same. Their messages may contain the query.
-        _log.warning("search.failed", error=type(error).__name__)
-        raise PageUnreadable(_NO_ANSWER) from error
-    return _results(found, "href", "body", limit)
 
 
 def _results(found: object, url: str, snippet: str, limit: int) -> Sequence[SearchResult]:

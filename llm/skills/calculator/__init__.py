@@ -40,17 +40,10 @@ _NAME = re.compile(r"\d[\d.]*(?:[-/x.:]\d[\d.]*)+")
 _DIVISION = re.compile(r"\d+/\d+")
 _LOOSE = re.compile(r"[\d(]\S* \S+ \S")  # a sum with spaces, which few names have
 
-
 _STORED = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
-
-
-def _words(name: str) -> frozenset[str]:
-    listed = _STORED[name].split()
-    return frozenset([*listed, *map(plain_word, listed)])
-
-
-_ASKING, _EXPLICIT, _CONJUNCTIONS, _NAMES, _MANY, _EACH = map(
-    _words, ("asking", "explicit", "conjunctions", "names", "many", "each")
+_ASKING, _EXPLICIT, _CONJUNCTIONS, _NAMES, _MANY, _EACH = (
+    frozenset([*(listed := _STORED[name].split()), *map(plain_word, listed)])
+    for name in ("asking", "explicit", "conjunctions", "names", "many", "each")
 )
 """Words around a sum or a measure, as `words.toml` explains."""
 
@@ -86,8 +79,8 @@ def _is_asking(word: str) -> bool:
 
 
 def _answer_in(text: str) -> str | None:
-    """Return the answer to a text in the form of `_symbols_of` that is a sum; None if it is none,
-    such as a number alone. Raises DivisionByZero."""
+    """Return the answer to a text in digits and symbols that is a sum; None if it is none, such as
+    a number alone. Raises DivisionByZero."""
     if match := _LIST.fullmatch(text):
         return _list_answer(match[1], match[2])
     try:
@@ -126,16 +119,6 @@ def _answer_about_things(words: Sequence[str]) -> str | None:
     if len(numbers) != 2 or len(signs) != 1 or len(units) > 1:
         return None
     return _answer_in(f" {signs[0]} ".join(numbers))
-
-
-def _symbols_of(text: str) -> str:
-    """Return a text in lower case with its words for numbers and operations replaced by digits and
-    symbols, without "the"."""
-    words = numbers_in_digits(text.lower()).replace("%", " % ").split()
-    text = " ".join(word for word in words if word != "the")
-    text = _PHRASE.sub(lambda match: f" {_SYMBOLS[match[0]]} ", text)
-    text = " ".join(_ORDINAL_POWER.sub(r"^ \1", text).split())
-    return text.replace(", - ", " - ").replace(", + ", " + ")  # "500, less 18"
 
 
 def _number_in(text: str) -> Fraction | None:
@@ -268,7 +251,9 @@ def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
     number: Fraction | None = None
     at, others, is_linked = 0, 0, True
     while at < len(sentence):
-        word, named = sentence.word(at), _unit_at(sentence, at)
+        word, ends = sentence.word(at), range(min(at + _MOST_TOKENS, len(sentence)), at, -1)
+        units = ((u, end) for end in ends if (u := unit_of(sentence.between(at, end))))
+        named = next(units, None)
         is_inch = number is not None or (found and at == len(sentence) - 1)
         if named and (not _is_asking(word) or is_inch or named[1] > at + 1):
             unit, at = named
@@ -288,11 +273,6 @@ def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
         else:
             return []
     return found if number is None else []
-
-
-def _unit_at(sentence: Sentence, at: int) -> tuple[Unit, int] | None:
-    ends = range(min(at + _MOST_TOKENS, len(sentence)), at, -1)
-    return next(((u, end) for end in ends if (u := unit_of(sentence.between(at, end)))), None)
 
 
 def _count_at(sentence: Sentence, at: int) -> tuple[Fraction, int] | None:
@@ -336,7 +316,11 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a sum or conversion that the question consists of, or else of the sum
     that it contains: a whole answer if it surely asks for a calculation only."""
     asked = plain(question)
-    words = _symbols_of(asked).split()
+    words = numbers_in_digits(asked.lower()).replace("%", " % ").split()
+    text = " ".join(word for word in words if word != "the")
+    text = _PHRASE.sub(lambda match: f" {_SYMBOLS[match[0]]} ", text)
+    text = " ".join(_ORDINAL_POWER.sub(r"^ \1", text).split())
+    words = text.replace(", - ", " - ").replace(", + ", " + ").split()  # "500, less 18"
     is_sure = context.reading is not None and context.reading.is_one_of(_KINDS)
     first, last = 0, len(words)
     while first < last and _is_asking(words[first]):

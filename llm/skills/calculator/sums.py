@@ -91,8 +91,6 @@ _PRETTY = {" ** ": "^", "[0]": "%", "[1]": "!", "[2]": "²", "[3]": "³"}
 _PRETTY |= {"*": "×", "/": "÷", "@": "of", "%": "mod", "sqrt": "√", "cbrt": "∛"}
 _FRACTIONS = "½⅓⅔¼¾"
 _CONSTANTS: dict[str, Number] = {"e": math.e, "pi": math.pi, "π": math.pi, "tau": math.tau}
-
-
 _OPERATIONS = (ast.BinOp, ast.Call, ast.Subscript)
 
 

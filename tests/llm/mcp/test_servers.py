@@ -231,8 +231,7 @@ async def test_a_changed_configuration_counts_at_once() -> None:
         await until(lambda: len(names(servers)) == 12)
         kept = {each.pid for each in children()}
         servers.configure(
-            "irc",
-            configured(demo=program("plain"), new=program("plain", tools=("echo",))),
+            "irc", configured(demo=program("plain"), new=program("plain", tools=("echo",)))
         )
         await until(lambda: "new__echo" in names(servers) and len(children()) == 2)
         assert len(names(servers)) == 7

@@ -11,15 +11,7 @@ from pathlib import Path
 import pytest
 
 from llm.client.profile import CAPABLE, SMALL
-from llm.prompt.builder import (
-    CORE,
-    TOOLS,
-    UNTAGGED,
-    Persona,
-    Prompt,
-    PromptBuilder,
-    PromptRequest,
-)
+from llm.prompt.builder import CORE, TOOLS, UNTAGGED, Persona, Prompt, PromptBuilder, PromptRequest
 from llm.reading.reading import Reading
 from llm.tools.toolbox import tool
 from storage.db.database import Database

@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import NO_ASKER, Message, PromptSection, Question
-from llm.prompt.context_manager import (
-    PromptContext,
-)
+from llm.prompt.context_manager import PromptContext
 from storage.chat_log.event import EventType, Identity
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
@@ -179,10 +177,7 @@ async def test_turns_from_before_the_window_are_shown_to_the_asker(room: Room) -
     for number in range(20):
         await room.says(f"line {number}")
     prompt = await room.asks("which tea?")
-    assert [message["content"] for message in prompt[2:]] == [
-        "Noted.",
-        "bob asks: which tea?",
-    ]
+    assert [message["content"] for message in prompt[2:]] == ["Noted.", "bob asks: which tea?"]
     assert prompt[1]["content"].endswith(
         "\n\n[2026-03-01 12:00:01] bob asks: my tea is oolong, remember?"
     )
@@ -365,10 +360,7 @@ ACTIONS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(actions=ACTIONS, last=st.integers(0, 5), window=st.sampled_from([1_000, 3_000, 100_000]))
 async def test_whoever_asks_the_prompt_is_sound(
-    actions: list[tuple[str, str]],
-    last: int,
-    window: int,
-    tmp_path_factory: pytest.TempPathFactory,
+    actions: list[tuple[str, str]], last: int, window: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("room")
     async with Database.open(folder / "irc.db") as database, ChatLog.open(database) as log:

@@ -315,10 +315,7 @@ async def test_ordinary_talk_is_left_alone(question: str) -> None:
 
 @pytest.mark.parametrize(
     ("question", "hint"),
-    [
-        ("what is 12 * 4 and who was Einstein?", "12 × 4 = 48"),
-        ("is 99 x 3 a lot?", "99 × 3 = 297"),
-    ],
+    [("what is 12 * 4 and who was Einstein?", "12 × 4 = 48"), ("is 99 x 3 a lot?", "99 × 3 = 297")],
 )
 async def test_a_sum_in_a_longer_question_helps_and_does_not_settle_it(
     question: str, hint: str

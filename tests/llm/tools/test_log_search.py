@@ -92,10 +92,7 @@ async def test_lines_with_a_word_in_any_form_are_counted_and_shown_in_order_of_t
 
 
 async def test_lines_with_all_words_come_first_and_then_those_with_some(log: ChatLog) -> None:
-    assert await search(log, "pump greenhouse") == [
-        "1 line with all of: pump, greenhouse",
-        ADA,
-    ]
+    assert await search(log, "pump greenhouse") == ["1 line with all of: pump, greenhouse", ADA]
     fire = await search(log, "who set a fire at the greenhouse yesterday evening?")
     assert fire[0].startswith("no line has all of: set, fire, greenhouse, yesterday, evening; ")
     assert '"fire" alone: 1 line, "greenhouse" alone: 3 lines, "yesterday" alone: 0' in fire[0]
