@@ -183,8 +183,7 @@ class Guardrails:
         self._failures[tool] = 0 if ok else self._failures[tool] + 1
 
     def _refusal(self, key: Key, options: ToolOptions) -> CallDecision | None:
-        """Return the decision against a call by which the run repeats itself or exceeds a limit,
-        None if there is none."""
+        """Return the decision against a call that repeats or exceeds a limit, else None."""
         tool, limits = key[0], self._limits
         if self._stopped:
             return CallDecision("drop", "the run has been ended; answer with what you have")
@@ -285,8 +284,7 @@ class ToolExecutor:
         return messages + found
 
     async def _result(self, call: ToolCall, decision: CallDecision) -> ToolResult:
-        """Run a call unless something speaks against it or its result is known; return its result,
-        or that reason."""
+        """Run a call unless something speaks against it or its result is known."""
         began, act = monotonic(), str(decision.act)
         key = (call.name, canonical(call.arguments))
         # Earlier calls of the same reply may have failed since this one was judged.

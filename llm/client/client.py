@@ -252,8 +252,7 @@ class AgentClient:
         return reply
 
     async def complete(self, prompt: str, options: RequestOptions) -> ModelReply:
-        """Return the rest of the line that a text begins, with its `certainty`. Raises
-        ModelError."""
+        """Return the rest of a line that a text begins, with its `certainty`. Raises ModelError."""
         body = {
             "model": self.model_of(options),
             "prompt": prompt,
@@ -291,8 +290,7 @@ class AgentClient:
     def estimate(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
     ) -> int:
-        """Return about how many tokens the model would read, by the usage that its server has
-        reported so far."""
+        """Return about how many tokens the model would read, by the usage reported so far."""
         size = self._sizes.get(model or self.settings.model)
         ratio = size[0] / size[1] if size else 1 / CHARACTERS_PER_TOKEN
         return math.ceil(_characters(messages, tools) * ratio * _ESTIMATE_MARGIN)

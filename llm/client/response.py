@@ -406,8 +406,7 @@ class AnswerFilter:
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The filters that have removed something, each with the number of characters; known after
-        `finish`."""
+        """The filters that removed something, with the number of characters, after `finish`."""
         removed = self._removed.items()
         return tuple(f"{name}: {count:,} characters" for name, count in removed if count)
 
@@ -461,8 +460,7 @@ class ResponseAccumulator:
         return bool(self._on_text and self._text.shown)
 
     async def read(self, response: httpx2.Response) -> None:
-        """Read a stream of events until the answer is full, or an unstreamed answer. Raises
-        ModelError."""
+        """Read a stream until the answer is full, or an unstreamed answer. Raises ModelError."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip()
         if kind == "application/json":
             await self._add(await read_body(response))

@@ -69,8 +69,7 @@ class TokenAccounting:
         self._today[options.purpose] += usage.prompt + usage.completion
 
     def today(self, purpose: str | None = None) -> int:
-        """Return the prompt and completion tokens used since midnight UTC, for one purpose or
-        all."""
+        """Return the prompt and completion tokens used since midnight UTC, for a purpose or all."""
         self._roll_over()
         return self._today[purpose] if purpose else self._today.total()
 
@@ -179,8 +178,7 @@ class TokenCounter:
         return TokenCountResult(tokens + shown, self._room(options))
 
     def shrink(self, options: RequestOptions) -> None:
-        """Take half the window of a model, as its server has refused the last prompt of this
-        conversation as too long."""
+        """Take half the window of a model, whose server refused the last prompt as too long."""
         model = self._client.model_of(options)
         refused = self._counted.pop((options.session, model), None)
         window = self._window(model)
@@ -192,8 +190,7 @@ class TokenCounter:
     async def _exact(
         self, model: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
     ) -> int | None:
-        """Return the tokens as the server counts them, None if it cannot; take note of the
-        window."""
+        """Return the tokens as the server counts them, else None; take note of the window."""
         now = asyncio.get_running_loop().time()
         card = await self._catalog.card(model)
         if card and (window := card.max_model_len or card.window):

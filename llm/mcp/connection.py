@@ -73,8 +73,7 @@ class McpConnection:
             await asyncio.sleep(wait)
 
     async def _connect(self, backoff: Backoff) -> str:
-        """Hold one connection, listing the tools again whenever they may have changed, until it
-        ends; return the reason."""
+        """Hold one connection, following changes of the tools, until it ends; return why."""
         self._ended = ""
         self._changed.clear()
 

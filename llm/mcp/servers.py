@@ -22,8 +22,7 @@ _log = structlog.get_logger()
 
 
 class McpServers(ToolSource):
-    """The tools of the connected servers that a tendril may use; `settings` are those of each
-    server, by name."""
+    """The tools of the connected servers of a tendril; `settings` are those of each by name."""
 
     def __init__(self) -> None:
         self.settings: Mapping[str, McpServerSettings] = {}
@@ -47,8 +46,7 @@ class McpServers(ToolSource):
                 yield from self._running[name][0].tools
 
     def troubles(self) -> dict[str, str]:
-        """Return why servers are not connected, by name. It may quote the server: untrusted, on
-        one line."""
+        """Return why servers are not connected, by name: untrusted, as it may quote them."""
         if self.settings and find_spec("mcp") is None:
             return dict.fromkeys(self.settings, f"the SDK is not installed: {HOW_TO_INSTALL}")
         return {

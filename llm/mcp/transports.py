@@ -75,8 +75,7 @@ class StderrTail:
         return "\n".join(line[:_MAX_LINE_LENGTH] for line in lines)
 
     async def follow(self, errors: asyncio.StreamReader, secrets: Iterable[str]) -> None:
-        """Read a program's standard error to its end, replacing the tail of the previous
-        program."""
+        """Read a program's standard error to its end, replacing the tail of the previous one."""
         self._end, self._is_truncated = b"", False
         self._secrets = [each for each in secrets if each]
         while part := await errors.read(_STDERR_BYTES):
@@ -128,8 +127,7 @@ async def transport(
 
 @asynccontextmanager
 async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
-    """Run a coroutine as a task for the duration of the block, then cancel it. Its error is raised
-    on exit."""
+    """Run a coroutine during the block, then cancel it. Its error is raised on exit."""
     running = asyncio.create_task(work)
     try:
         yield
@@ -242,8 +240,7 @@ async def _process(settings: McpServerSettings, stderr_tail: StderrTail) -> Asyn
 
 
 async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[Item]:
-    """Yield each line as a message, until the end. Raises ServerMisbehaved for one that is too
-    long."""
+    """Yield each line as a message. Raises ServerMisbehaved for one that is too long."""
     while True:
         try:
             line = await stdout.readline()

@@ -68,8 +68,7 @@ class EmptyReply(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The ids of the last turns that are due for the summary, an episode, and a search for facts; 0
-    where too few have come."""
+    """The last turns due for the summary, an episode, a search for facts; 0 for too few."""
 
     summary: int = 0
     episodes: int = 0
@@ -77,8 +76,7 @@ class Due:
 
 
 def due_in(marks: Watermarks, sizes: Sequence[tuple[int, int]]) -> Due:
-    """Return what is due, given the ids and sizes (in characters) of the turns after the
-    watermarks, oldest first."""
+    """Return what is due, by the ids and sizes (in characters) of the turns, oldest first."""
     unsummarised = [each for each in sizes if each[0] > marks.summary]
     count, most = len(unsummarised), _MAX_UNSUMMARISED_TOKENS * _CHARACTERS_PER_TOKEN
     summarised = count - KEPT_UNSUMMARISED if count > MAX_UNSUMMARISED else 0
@@ -131,8 +129,7 @@ class TendrilMemory:
         return {CONSOLIDATE: self.run}
 
     async def schedule_check(self) -> None:
-        """Add a job that looks in all rooms for what is due, after all other work. Raises
-        StorageError."""
+        """Add a job that looks in all rooms for what is due. Raises StorageError."""
         await self.jobs.add(CONSOLIDATE, {"room": ""}, priority=_JOB_PRIORITY)
 
     async def compact(self, room: str, through: int) -> None:
@@ -343,8 +340,7 @@ class TendrilMemory:
 
 
 def _truncate(text: str, longest: int) -> str:
-    """Cut a text to `longest` characters, at the last end of a sentence or line in its second
-    half if there is one."""
+    """Cut a text to `longest` characters, at the end of a sentence or line if possible."""
     if len(text) <= longest:
         return text
     kept = text[:longest]

@@ -155,8 +155,7 @@ class RoomMemory:
         return name
 
     async def facts(self) -> list[Memory]:
-        """Return the facts about the person: first those they asked to remember, then by
-        confidence. Raises StorageError."""
+        """Return the facts about the person, those they asked for first. Raises StorageError."""
         return await self.memory.memories.facts(self.room, self.person)
 
     async def fact(self, key: str) -> Memory | None:
@@ -169,8 +168,7 @@ class RoomMemory:
         return [note for note in notes if note.subject == self.person]
 
     async def forget(self, key: str | None = None) -> int:
-        """Delete the fact under a key, or all facts and notes; return how many there were. Raises
-        StorageError."""
+        """Delete a fact, or all facts and notes; return how many. Raises StorageError."""
         name = None if key is None else key_of(key)
         return await self.memory.memories.forget(self.room, self.person, name)
 

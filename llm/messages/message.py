@@ -127,8 +127,7 @@ class PromptSection:
 
 
 def within(sections: Sequence[PromptSection], budget: int) -> list[PromptSection]:
-    """Return the sections with budgets of at most `budget` characters in total, in proportion to
-    their lengths."""
+    """Return the sections with budgets of `budget` in total, in proportion to their lengths."""
     lengths = [min(len(section.text), section.budget) for section in sections]
     if (total := sum(lengths)) <= budget:
         return list(sections)
@@ -327,16 +326,14 @@ class UnusableImage(ValueError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Image:
-    """An image sent with a question to a model that can see, and its media type; it is stored
-    nowhere."""
+    """An image sent with a question to a model that can see; it is stored nowhere."""
 
     type: str
     data: bytes
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Image:
-        """Return the image in a file, its type detected by the first bytes. Raises
-        UnusableImage."""
+        """Return the image in a file, its type by the first bytes. Raises UnusableImage."""
         if len(data) > MAX_IMAGE_SIZE:
             raise UnusableImage(f"an image has at most {MAX_IMAGE_SIZE // 1024 // 1024} MB")
         kind = _SIGNATURE.match(data)
@@ -378,8 +375,7 @@ class Question:
             await self.pending_event.wait_visible()
 
     def message(self) -> Message:
-        """Return the question as a message to store; await `wait_logged` first, for the event's
-        id."""
+        """Return the question as a message to store; await `wait_logged` first."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
         if self.quotes:
             message["quotes"] = list(self.quotes)

@@ -212,8 +212,7 @@ class Prompt:
 
 
 class PromptBuilder:
-    """Personas and skills as their files have them at the moment, and the tools of the connected
-    MCP servers."""
+    """Personas and skills as their files are now, and the tools of the MCP servers."""
 
     def __init__(self) -> None:
         self.personas = Personas(Persona(text=""), {}, {})

@@ -64,8 +64,7 @@ class CompactPromptContext:
         self._quoted: list[ShownText] = []
 
     async def load(self) -> None:
-        """Read the last turn if the question follows up on it, and the last lines if it is about
-        them or unsure."""
+        """Read the last turn or the last lines, if the question follows up on them."""
         given, window = self._given, self._given.log_window
         if self._reading.follows_up and not self._lines:
             turns = await given.store.turns(given.conversation, limit=1)

@@ -71,8 +71,7 @@ class PromptInput:
 
     @property
     def live_window(self) -> LogWindow | None:
-        """The log window if it continues from one question to the next, which a view `since` a time
-        does not."""
+        """The log window if it continues from one question to the next; no view by time does."""
         return self.log_window if self.log_window and self.log_window.since is None else None
 
     def with_image(self, question: Message) -> Message:

@@ -246,8 +246,7 @@ class LogWindow:
         return from_micros(self.anchor * 1_000)  # ids of the log follow time
 
     async def lately(self) -> QuotedAnswer | None:
-        """Quote the last lines that people said, for a question about the current conversation;
-        None if there are none."""
+        """Quote the last lines of people for a question about the conversation, if any."""
         said = [
             event
             for event in await self.recent(_RECENT_LINES)

@@ -50,8 +50,7 @@ Present = Callable[[], Mapping[Place, Sequence[str]]]
 """Returns the nicks that are in each place now."""
 
 Answers = Callable[[Sequence[Event]], Awaitable[Mapping[int, str]]]
-"""Returns the whole answers of ours that these events are lines of, by the ids of the questions'
-events."""
+"""Returns the whole answers that these events are lines of, by the ids of the questions."""
 
 
 async def no_answers(events: Sequence[Event]) -> Mapping[int, str]:
@@ -223,7 +222,26 @@ class LogTools:
         said last, how many lines they wrote, and where."""
         here = self.present() if self.present else None
         if nick:
-            return await self._person(nick, here)
+            who, name = nick.casefold(), escape_tags(nick)
+            query = Query(scope=self.scope, nick=nick, limit=1)
+            said, came = await self.log.for_model(
+                replace(query, types=SPOKEN), replace(query, types=_COMING)
+            )
+            lines = []
+            if here is not None:
+                places = [self._name(p) for p, n in here.items() if who in map(str.casefold, n)]
+                lines.append(f"{name} is now in: {', '.join(places) or 'none of the channels'}")
+            lines += [f"said last: {self._line(event)}" for event in said]
+            lines += [f"came or went last: {self._line(event)}" for event in came]
+            # The counters know no opt-outs: if the last line is not shown, nothing is told.
+            stats = await self.log.read(statistics.person, self.scope, nick) if said else None
+            if stats is None:
+                lines.append(f"no line of {name} is known here")
+            else:
+                where = ", ".join(f"{self._name(place)} {count:,}" for place, count in stats.places)
+                first = stats.first.astimezone(self.zone)
+                lines.append(f"{_lines(stats.lines)} since {first:%Y-%m-%d}: {where}")
+            return _quoting("\n".join(lines), [*said, *came])
         if here:
             return "\n".join(
                 f"{self._name(place)}: {', '.join(map(escape_tags, nicks))}"
@@ -316,32 +334,8 @@ class LogTools:
         heading = f"{_lines(len(events), at_least=has_more)} found{shown}:"
         return self._render([(heading, events[: within.limit])], most, note)
 
-    async def _person(self, nick: str, here: Mapping[Place, Sequence[str]] | None) -> QuotingText:
-        name = escape_tags(nick)
-        query = Query(scope=self.scope, nick=nick, limit=1)
-        said, came = await self.log.for_model(
-            replace(query, types=SPOKEN), replace(query, types=_COMING)
-        )
-        lines = []
-        if here is not None:
-            who = nick.casefold()
-            places = [self._name(p) for p, n in here.items() if who in map(str.casefold, n)]
-            lines.append(f"{name} is now in: {', '.join(places) or 'none of the channels'}")
-        lines += [f"said last: {self._line(event)}" for event in said]
-        lines += [f"came or went last: {self._line(event)}" for event in came]
-        # The counters know no opt-outs: if the last line is not shown, nothing is told.
-        stats = await self.log.read(statistics.person, self.scope, nick) if said else None
-        if stats is None:
-            lines.append(f"no line of {name} is known here")
-        else:
-            where = ", ".join(f"{self._name(place)} {count:,}" for place, count in stats.places)
-            first = stats.first.astimezone(self.zone)
-            lines.append(f"{_lines(stats.lines)} since {first:%Y-%m-%d}: {where}")
-        return _quoting("\n".join(lines), [*said, *came])
-
     async def _within(self, channel: str, after: Bound, before: Bound) -> Query:
-        """Return the query for a channel and a span of time. Raises ToolError if the channel has no
-        log in scope."""
+        """Return the query for a channel and a span. Raises ToolError for an unknown channel."""
         anchor = self.before.id if isinstance(self.before, PendingEvent) else self.before
         ends = [each for each in (anchor, before) if isinstance(each, int) and each]
         named = ChannelName.parse(channel)
@@ -383,8 +377,7 @@ class LogTools:
         return time if time.tzinfo else time.replace(tzinfo=self.zone)
 
     def _render(self, blocks: Iterable[_Block], most: ResultLength, note: str = "") -> QuotingText:
-        """Render the best lines of blocks that fit, those of each block in order of time, then a
-        note."""
+        """Render the best lines of blocks that fit, in order of time, then a note."""
         room, left_out = most - _NOTE_LENGTH, 0
         parts: list[str] = []
         quoted: list[Event] = []

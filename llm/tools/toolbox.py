@@ -223,8 +223,7 @@ class Toolbox:
     def from_owners(
         cls, *owners: object, asker: Asker = NOBODY, length: int = MAX_RESULT_LENGTH
     ) -> Toolbox:
-        """Create a toolbox from owners: objects with marked methods, marked functions, or instances
-        of `ToolSource`."""
+        """Create a toolbox of objects with marked methods, marked functions, and `ToolSource`s."""
         tools = (
             owner.tools() if isinstance(owner, ToolSource) else map(describe, tools_of(owner))
             for owner in owners
@@ -404,8 +403,7 @@ def _marked_names(kind: type[Any]) -> list[str]:
 
 
 def describe(function: Callable[..., Awaitable[object]], more: str = "") -> Tool:
-    """Return the tool of a marked function or bound method; `more` is appended to the description
-    for the model."""
+    """Return the tool of a marked function or method; `more` is added to its description."""
     # `_read` is cached by the plain function; only `run` differs between instances.
     found = replace(_read(getattr(function, "__func__", function)), run=function)
     if not more:

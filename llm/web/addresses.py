@@ -89,8 +89,7 @@ class AddressPolicy:
     ports: frozenset[int] | None = field(default=_PORTS)
 
     def is_public(self, address: str) -> bool:
-        """Return whether a numeric address is allowed: public and not of this machine, or listed in
-        `allowed`."""
+        """Return whether an address is allowed: public and not ours, or in `allowed`."""
         if not is_address(address):
             return False
         ip = ip_address(address)

@@ -40,8 +40,7 @@ class Extracted:
 
 
 async def extract(page: bytes, url: str, *, is_feed: bool = False) -> Extracted:
-    """Return the readable parts of an HTML page, or of an RSS or Atom feed. Raises PageUnreadable
-    and ExtraMissing."""
+    """Return the parts of an HTML page or a feed. Raises PageUnreadable and ExtraMissing."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__, url, "feed" if is_feed else "page"),
         stdin=asyncio.subprocess.PIPE,

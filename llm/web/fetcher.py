@@ -225,8 +225,7 @@ class Fetcher:
 
     @asynccontextmanager
     async def _request(self, target: _Target) -> AsyncIterator[httpx2.Response]:
-        """Yield the response of the first endpoint that accepts a connection, its body unread.
-        Raises PageUnreadable."""
+        """Yield the response of the first endpoint that answers. Raises PageUnreadable."""
         # No proxies from the environment: a proxy would resolve the host again, unchecked.
         tls = self._tls or _trusted_certificates()
         client = httpx2.AsyncClient(verify=tls, trust_env=False, timeout=self._limits.time)

@@ -82,7 +82,23 @@ def _answer_in(text: str) -> str | None:
     """Return the answer to a text in digits and symbols that is a sum; None if it is none, such as
     a number alone. Raises DivisionByZero."""
     if match := _LIST.fullmatch(text):
-        return _list_answer(match[1], match[2])
+        name, listed = match.groups()
+        parts = [part for part in _SEPARATOR.split(listed) if part]
+        numbers = [number for part in parts if (number := _number_in(part)) is not None]
+        # "1,200,300" may be one number or three.
+        is_separated = any(sign in listed for sign in (", ", ";", " and "))
+        is_grouped = not is_separated and any("," in part for part in parts)
+        what = _LISTS[name]
+        most = 2 if what == "-" else _MAX_VALUES
+        if is_grouped or len(numbers) != len(parts) or not 2 <= len(numbers) <= most:
+            return None
+        told = [format_number(number) for number in numbers]
+        text = what.join(told) if what in "+*-" else f"{what}({', '.join(told)})"
+        try:
+            value = evaluate(f"abs({text})" if what == "-" else text).value
+        except ExpressionError:
+            return None
+        return f"The {name} of {', '.join(told[:-1])} and {told[-1]} is {_about(value)}."
     try:
         if share := _SHARE.fullmatch(text):
             text = f"{share[1]} is % of {share[2]}"
@@ -129,26 +145,6 @@ def _number_in(text: str) -> Fraction | None:
         return None
     is_number = isinstance(found.value, Fraction) and not found.is_operation
     return Fraction(found.value) if is_number else None
-
-
-def _list_answer(name: str, listed: str) -> str | None:
-    """Return the answer about a list of numbers, None if it is ambiguous: "1,200,300" may be one
-    number or three."""
-    parts = [part for part in _SEPARATOR.split(listed) if part]
-    numbers = [number for part in parts if (number := _number_in(part)) is not None]
-    is_separated = any(sign in listed for sign in (", ", ";", " and "))
-    is_grouped = not is_separated and any("," in part for part in parts)
-    what = _LISTS[name]
-    most = 2 if what == "-" else _MAX_VALUES
-    if is_grouped or len(numbers) != len(parts) or not 2 <= len(numbers) <= most:
-        return None
-    told = [format_number(number) for number in numbers]
-    text = what.join(told) if what in "+*-" else f"{what}({', '.join(told)})"
-    try:
-        value = evaluate(f"abs({text})" if what == "-" else text).value
-    except ExpressionError:
-        return None
-    return f"The {name} of {', '.join(told[:-1])} and {told[-1]} is {_about(value)}."
 
 
 def _about(value: Number) -> str:
@@ -245,8 +241,7 @@ def conversion_in(asked: str, *, is_sure: bool = False) -> str | None:
 
 
 def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
-    """Return the units in a question, each with the number before it; none if its words have
-    another meaning."""
+    """Return the units in a question, each with the number before it; none if unsure."""
     found: list[Measure] = []
     number: Fraction | None = None
     at, others, is_linked = 0, 0, True
@@ -389,8 +384,7 @@ def _is_needless(word: str) -> bool:
 
 
 def plain(question: str) -> str:
-    """Return a question with straight quotes and single spaces, without final punctuation; "" if it
-    is too long."""
+    """Return a question with plain quotes and blanks and no final punctuation; "" if too long."""
     text = " ".join(question.translate(_QUOTES).split())
     # The length bounds the backtracking of all patterns that the text is matched against.
     return _END.sub("", text) if len(text) <= MAX_QUESTION_LENGTH else ""

@@ -7,10 +7,14 @@ A question is answered if every word of it names a place, a day, a time, a span 
 from __future__ import annotations
 
 import calendar
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import cache
+from pathlib import Path
 from typing import Annotated
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import Field
 
@@ -19,8 +23,10 @@ from llm.reading.numbers import Duration, duration_at
 from llm.reading.reading import words_beside_frame
 from llm.reading.vocabulary import MAX_TEXT_LENGTH, Sentence
 from llm.skills.hint import HintContext, WorkedOut
-from llm.skills.world_clock.places import place_at, zone_name
 from llm.tools.toolbox import ToolError, tool
+
+_MOST_WORDS = 6  # tokens of a name: "america/argentina/buenos aires"
+_NO_CITIES = ("Etc/", "SystemV/", "US/", "posix/", "right/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,56 @@ def entities_in(text: str, zone: tzinfo) -> Entities | None:
         at = end
     is_whole = len(text) <= MAX_TEXT_LENGTH and not words_beside_frame(" ".join(others), "time")
     return found if is_whole else None
+
+
+@dataclass(frozen=True, slots=True)
+class ZonedPlace:
+    """A place by its usual `name` and the IANA name of its time zone, "" for several."""
+
+    name: str
+    zone: str
+
+
+def place_at(sentence: Sentence, at: int) -> tuple[ZonedPlace, int] | None:
+    """Return the place at a position, and the position after it and its country."""
+    found = _name_at(sentence, at)
+    if found is None or not found[0].zone:
+        return None
+    place, end = found
+    country = _name_at(sentence, end + (sentence.word(end) == ","))
+    return place, country[1] if country and country[0].zone in ("", place.zone) else end
+
+
+def zone_name(name: str) -> str | None:
+    """Return the IANA name of the time zone of a city, a country with a single zone, an
+    abbreviation or an IANA name, in any case; None if it is unknown."""
+    sentence = Sentence(name.replace("_", " ").strip(" ?.!,"))
+    found = place_at(sentence, sentence.skip("the", 0)) or place_at(sentence, 0)
+    return found[0].zone if found and found[1] == len(sentence) else None
+
+
+def _name_at(sentence: Sentence, at: int) -> tuple[ZonedPlace, int] | None:
+    for end in range(min(at + _MOST_WORDS, len(sentence)), at, -1):
+        if place := _places().get(sentence.words[at:end]):
+            return place, end
+    return None
+
+
+@cache
+def _places() -> Mapping[tuple[str, ...], ZonedPlace]:
+    """Return the places by the words of their full names, their cities, and the names in
+    `places.toml`; of several zones for one city the alphabetically first."""
+    zones = available_timezones() - {"localtime", "Factory"}
+    named = [(name, name) for name in zones if "/" in name]
+    cities = [name for name in sorted(zones, reverse=True) if not name.startswith(_NO_CITIES)]
+    named += [(name.rpartition("/")[2], name) for name in cities if "/" in name]
+    stored = tomllib.loads(Path(__file__).with_name("places.toml").read_text(encoding="utf-8"))
+    for zone, listed in stored.items():
+        # Zones that this system's database does not have are left out, as ZoneInfo would raise.
+        if not zone or zone in zones:
+            named += [(name, zone) for name in listed.split(",")]
+    spelled = [(" ".join(name.replace("_", " ").split()), zone) for name, zone in named]
+    return {Sentence(name).words: ZonedPlace(name, zone) for name, zone in spelled if name}
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
@@ -306,19 +362,29 @@ def date_answer(found: Entities, today: date) -> str | None:
         return None
     if not (found.days or found.span or wishes & {"until", "past"}):
         return _of_calendar(found, today)
-    named = _days(found, today)
+    year, days = found.year_at(today), found.days
+    if not days and (year or found.month):  # a month or year alone is its first day
+        days = [(Day(month=found.month or 1, day=1), False)]
+    named = []
+    for each, is_past in days:
+        lacks_year = not each.year and (each.month or each.feast)
+        day = replace(each, year=year) if year and lacks_year else each
+        when = day.nearest(today, past=is_past or "past" in wishes)
+        if when is None:
+            raise ValueError(f"{day.words} is no date")
+        named.append((day, when))
     if found.span:
         if len(named) > 1 or not found.span.is_of_days or (not named and "count" in wishes):
             return None
         start = named[0][1] if named else today
-        day = add_duration(start, found.span, found.sign)
-        return _sentence(Day(), day, found, today) if day else None
+        end = add_duration(start, found.span, found.sign)
+        return _sentence(Day(), end, found, today) if end else None
     if len(named) > 1 and any(day.is_of_any_month for day, _ in named):
         return None  # "the next friday the 13th", "from the 3rd to the 29th of february"
     if len(named) == 2 and wishes & {"count", "between"}:
         first, second = sorted(day for _, day in named)
-        days = _days_in_words((second - first).days, found)
-        return f"{days} from {day_in_words(first)} to {day_in_words(second)}."
+        distance = _days_in_words((second - first).days, found)
+        return f"{distance} from {day_in_words(first)} to {day_in_words(second)}."
     # "is tomorrow a tuesday?" asks for tomorrow.
     ranks = [0 if day.offset is not None else 2 if day.is_weekday else 1 for day, _ in named]
     best = [each for each, rank in zip(named, ranks, strict=True) if rank == min(ranks)]
@@ -328,23 +394,6 @@ def date_answer(found: Entities, today: date) -> str | None:
 def day_in_words(day: date) -> str:
     """Return a day in words: "Sunday 22 November 2026"."""
     return f"{day:%A} {day.day} {day:%B} {day.year}"
-
-
-def _days(found: Entities, today: date) -> list[tuple[Day, date]]:
-    """Return the days with their dates. A month or year alone is its first day."""
-    year = found.year_at(today)
-    days = found.days
-    if not days and (year or found.month):
-        days = [(Day(month=found.month or 1, day=1), False)]
-    named = []
-    for day, is_past in days:
-        if year and not day.year and (day.month or day.feast):
-            day = replace(day, year=year)
-        when = day.nearest(today, past=is_past or "past" in found.wishes)
-        if when is None:
-            raise ValueError(f"{day.words} is no date")
-        named.append((day, when))
-    return named
 
 
 def _sentence(day: Day, when: date, found: Entities, today: date) -> str:

@@ -19,7 +19,7 @@ from llm.reading.reading import Reading
 from llm.skills.calculator.sums import ExpressionError, evaluate
 from llm.skills.hint import HintContext
 from llm.skills.registry import SkillRegistry
-from llm.skills.world_clock.places import zone_name
+from llm.skills.world_clock import zone_name
 from tests.kit.skills import whole_hint
 from tests.kit.tables import rows
 
