@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -58,25 +59,20 @@ async def no_answers(events: Sequence[Event]) -> Mapping[int, str]:
     return {}
 
 
-def _moment(given: object) -> object:
+def _moment(given: object, *, is_end: bool = False) -> object:
     """Parse a time in the form of rendered lines, without a zone unless it has an offset, or the
-    number of a line. Raises ValueError."""
+    number of a line. A day alone stands for its end if `is_end`. Raises ValueError."""
     text = str(given).strip().strip("[]") if given is not None else ""
     if not text:
         return None
     if text.isdecimal() and len(text) > len("20260301"):
         return int(text)
     try:
-        return datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError("write a time as 2026-03-01 12:00:00") from error
-
-
-def _end(given: object) -> object:
-    """Parse a time as `_moment` does; a day alone stands for its end."""
-    found = _moment(given)
-    is_day = isinstance(found, datetime) and len(str(given).strip()) == len("2026-03-01")
-    return found + _DAY if isinstance(found, datetime) and is_day else found
+    is_day = len(str(given).strip()) == len("2026-03-01")
+    return found + _DAY if is_end and is_day else found
 
 
 Bound = datetime | int | None
@@ -84,7 +80,7 @@ Bound = datetime | int | None
 
 _TEXT = WithJsonSchema({"type": "string", "maxLength": 40})
 Moment = Annotated[Bound, BeforeValidator(_moment), _TEXT]
-End = Annotated[Bound, BeforeValidator(_end), _TEXT]
+End = Annotated[Bound, BeforeValidator(partial(_moment, is_end=True)), _TEXT]
 Channel = Annotated[str, Field(max_length=200, description="only this channel")]
 
 
@@ -188,7 +184,20 @@ class LogTools:
         is_forward = since is not None
         query = replace(query, types=_READ, limit=most // _SHORTEST_LINE + 1)
         found = await self.log.find(query, newest=not is_forward)
-        events, whole = await self._with_answers(await self.log.shown_to_model(found))
+        read = await self.log.shown_to_model(found)
+        answers = await self.answers(read)
+        # Of each whole answer of ours only the first line, with the answer by its id.
+        events: list[Event] = []
+        whole: dict[int, str] = {}
+        told: set[int] = set()
+        for event in read:
+            question = event.reply_to if event.own else None
+            if question is None or question not in answers:
+                events.append(event)
+            elif question not in told:
+                told.add(question)
+                events.append(event)
+                whole[event.id] = answers[question]
         events = events if is_forward else events[::-1]
         lines: list[str] = []
         room = most - _NOTE_LENGTH
@@ -266,25 +275,6 @@ class LogTools:
             for each in found
         )
         return "\n".join(lines) or "none"
-
-    async def _with_answers(
-        self, events: Sequence[Event]
-    ) -> tuple[Sequence[Event], Mapping[int, str]]:
-        """Return the events, of each whole answer of ours only the first, and those answers by the
-        ids of these."""
-        answers = await self.answers(events)
-        kept: list[Event] = []
-        whole: dict[int, str] = {}
-        seen: set[int] = set()
-        for event in events:
-            question = event.reply_to if event.own else None
-            if question is None or question not in answers:
-                kept.append(event)
-            elif question not in seen:
-                seen.add(question)
-                kept.append(event)
-                whole[event.id] = answers[question]
-        return kept, whole
 
     async def _search(
         self, text: str, within: Query, line_filter: LineFilter, most: ResultLength

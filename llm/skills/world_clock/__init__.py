@@ -279,8 +279,19 @@ def time_answer(found: Entities, now: datetime, zone: tzinfo) -> str | None:
         is_asked = found.days or wishes & (_OF_NOW | {"now", "difference"})
         is_near = all(day.is_weekday or day.offset is not None for day, _ in found.days)
         first = places[0] if places[1:] else NamedPlace("here", zone)
-        told = " ".join(f"It {verb} {_there(place, now, first)}." for place in places)
-        return told if is_asked and is_near else None
+        if not (is_asked and is_near):
+            return None
+        here, told = now.astimezone(first.zone), []
+        for place in places:
+            there = now.astimezone(place.zone)
+            apart = (there.utcoffset() or timedelta()) - (here.utcoffset() or timedelta())
+            distance = f", the same as {first.where}"
+            if place == first:
+                distance = ""
+            elif apart:
+                distance = f", {_hours(abs(apart))} {'ahead' if apart > timedelta() else 'behind'}"
+            told.append(f"It {verb} {_in_words(there)} {place.where}{distance}.")
+        return " ".join(told)
     is_counted = "count" in wishes and "time" not in wishes
     is_of_now = not span.is_of_days if span else bool(wishes & _OF_NOW)
     if found.days or is_counted or not is_of_now:
@@ -292,16 +303,6 @@ def time_answer(found: Entities, now: datetime, zone: tzinfo) -> str | None:
 def _in_words(local: datetime) -> str:
     """Return a time in words: "06:05 on Sunday 22 November 2026 (CET)"."""
     return f"{local:%H:%M} on {day_in_words(local.date())} ({local.tzname()})"
-
-
-def _there(place: NamedPlace, now: datetime, first: NamedPlace) -> str:
-    """Return the time in a place, and how far that is from the time in the first one."""
-    there, here = now.astimezone(place.zone), now.astimezone(first.zone)
-    told = f"{_in_words(there)} {place.where}"
-    apart = (there.utcoffset() or timedelta()) - (here.utcoffset() or timedelta())
-    if place == first or not apart:
-        return told if place == first else f"{told}, the same as {first.where}"
-    return f"{told}, {_hours(abs(apart))} {'ahead' if apart > timedelta() else 'behind'}"
 
 
 def _of_clock(found: Entities, clock: NamedClock, now: datetime, zone: tzinfo) -> str | None:
