@@ -61,8 +61,7 @@ class AgentLoop:
     """One run: ask the model and execute its tool calls until it answers, within `limits`.
 
     `options` go with every model request; after an escalation they name the `smart` model. With
-    `smart=""` there is none to escalate to. Each step is recorded in `trace`. An instance is used
-    for one `run` only.
+    `smart=""` there is none to escalate to. Each step is recorded in `trace`. Use it for one run.
     """
 
     def __init__(
@@ -359,8 +358,7 @@ _FORMAT = {
 
 
 class Reviewer:
-    """Scores and rewrites drafts with the model of one run, for cron jobs with `review`; `usage`
-    sums up the tokens.
+    """Scores and rewrites drafts, for cron jobs with `review`; `usage` sums up the tokens.
 
     A draft is scored from 1 to 10; below 8 it is rewritten and scored again, and the better of the
     two is kept. After any error the draft is kept. The judge is given the draft as data, with its

@@ -1,8 +1,7 @@
 """Execution of the tool calls of a model reply, under the limits and guard rails of its run.
 
 The guard rails keep a run from repeating itself. All calls of one reply are judged, in order, and
-counted before the first of them runs. The calls of a reply run concurrently if all of them only
-read.
+counted before the first of them runs. They run concurrently if all of them only read.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ class RunLimits:
     `iterations` bounds the model calls, `calls` the tool calls in total, `uses` those of one tool
     (`research_uses` if it looks things up), `failures` the consecutive failures of one tool,
     `quiet_rounds` the consecutive rounds in which the model only keeps notes, `messages` the
-    messages to people, and `seconds` the wall time. A run that `is_unasked` may end without an
-    answer.
+    messages to people, and `seconds` the wall time. One that `is_unasked` may end silently.
     """
 
     iterations: int = 12

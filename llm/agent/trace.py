@@ -47,8 +47,7 @@ class Outcome:
     memory keeps, and the token usage.
 
     `iterations` and `calls` count the calls of the model and of tools. `forced`: the model had to
-    answer without tools. `cut`: the answer lacks its end, and says so. `shown` are the log lines in
-    the results of tools.
+    answer without tools. `cut`: the answer lacks its end, and says so. `shown` are quoted lines.
     """
 
     text: str

@@ -503,8 +503,7 @@ class ModelCatalog:
 
     async def card(self, name: str = "") -> ModelCard | None:
         """Return the card of a model (by default the configured one) from the cache or the server,
-        while that is away the last one; None if the server has none of that name, or was never
-        reached."""
+        while that is away the last one; None if there is none of that name, or no server yet."""
         name = name or self._client.settings.model
         now = asyncio.get_running_loop().time()
         asked, card = self._cards.get(name, (-_CARD_SECONDS, None))

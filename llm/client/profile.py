@@ -190,8 +190,7 @@ class Profile:
         )
 
     def may_shortcut(self, free: Iterable[str]) -> bool:
-        """Return whether a form that has taken the pieces `free` over as they stand may answer in
-        place of the model.
+        """Return whether a form that took the pieces `free` over may answer for the model.
 
         It cannot tell "check the oven" from "check the oven and tell me what bob said", so each
         piece must be so short and simple that it has no room for another request.

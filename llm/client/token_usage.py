@@ -53,8 +53,7 @@ class TokenAccounting:
     async def open(
         cls, database: Database, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> AsyncIterator[TokenAccounting]:
-        """Open the accounts in `database`, which are written every few seconds and on exit. Raises
-        StorageError."""
+        """Open the accounts, which are written now and then and on exit. Raises StorageError."""
         accounting, day = cls(Spending(database), now), now().date()
         for purpose, amount in (await accounting._spending.by_purpose(day, day)).items():
             accounting._today[purpose] = amount.prompt + amount.completion

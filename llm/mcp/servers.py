@@ -32,8 +32,7 @@ class McpServers(ToolSource):
     def configure(self, tendril: str, config: Config) -> None:
         """Use the servers of `config` that are meant for this tendril from now on.
 
-        Those whose settings have not changed stay connected. Raises ConfigError without changing
-        anything.
+        Those whose settings are the same stay connected. Raises ConfigError, changing nothing.
         """
         servers = config.section(McpSettings).servers
         self.settings = {name: each for name, each in servers.items() if tendril in each.tendrils}

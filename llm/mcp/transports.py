@@ -263,8 +263,7 @@ async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[Item]:
 async def _stop(
     process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader
 ) -> None:
-    """Stop a server in the order that MCP specifies for stdio: close its standard input, then
-    SIGTERM, then SIGKILL."""
+    """Stop a server as MCP specifies: close its standard input, then SIGTERM, then SIGKILL."""
 
     async def drain() -> None:
         while await stdout.read(2**16):

@@ -276,8 +276,7 @@ class PromptMemory(BaseModel):
 class MemoryTools:
     """Tools over the memory of one person.
 
-    The model names a key, never a person, so that it cannot be talked into using somebody else's
-    memories.
+    The model names a key, never a person, so that it cannot use the memories of others.
     """
 
     def __init__(self, memory: RoomMemory) -> None:

@@ -179,8 +179,7 @@ NO_ASKER = "nobody"
 
 
 def render_answer(event: Event, answer: str, longest: int, zone: tzinfo = UTC) -> str:
-    """Render an answer of ours at the place of the event that began it, whole up to `longest`
-    characters.
+    """Render an answer of ours where it began, whole up to `longest` characters.
 
     Its further lines are indented: at the beginning of one, text could pass for a line of the log.
     """
@@ -220,8 +219,7 @@ class ToolCall:
         """Return the call as a part of an assistant message.
 
         Servers parse the arguments of earlier calls, and reject the whole prompt if they cannot.
-        Anything but a JSON object is therefore sent back as an empty object; the tool result says
-        what was wrong.
+        Anything but a JSON object is therefore sent back as an empty one; the result says why.
         """
         arguments = "{}" if self.fault() else self.arguments or "{}"
         function = {"name": self.name, "arguments": arguments}

@@ -34,8 +34,7 @@ class CompactPromptContext:
     """The prompt for one question to a small model.
 
     `is_unsure`: none of the lines that were found surely answers the question, which only people
-    here can. The model is then told that it may find nothing; if there are no lines at all, it is
-    shown the last ones.
+    here can. The model is then told that it may find nothing; without lines, it sees the last.
     """
 
     def __init__(

@@ -115,8 +115,7 @@ class LogWindow:
 
         The window only grows at its end, so that the engine's prefix cache stays valid, until it is
         full or people have said more than three times the `last` lines in it. Then it starts
-        afresh, with the `last` lines by people, in half of the characters: rarely and far. Raises
-        StorageError.
+        afresh, with the `last` lines by people, in half of the characters. Raises StorageError.
         """
         if self.last == 0 or characters <= 0:
             return []

@@ -166,8 +166,7 @@ class SkillRegistry:
         """Return at most `MAX_MATCHES` skills that match a question, best first.
 
         A skill matches by a trigger, by words shared with its description, or because its hint
-        returns something. `allowed` restricts the names; None: all. The default `context` is the
-        present time in UTC.
+        returns something. `allowed` restricts the names; None: all. The default `context` is now.
         """
         asked = content_stems(question)
         skills = [each for each in self.skills.values() if allowed is None or each.name in allowed]

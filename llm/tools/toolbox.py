@@ -148,8 +148,7 @@ class ImageResult:
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """Result of a call as the model reads it, optionally with an image; `ok` if the tool succeeded,
-    `indeterminate` if it failed and may have had an effect all the same. `shown` are the log lines
-    in it."""
+    `indeterminate` if it failed and may have had an effect. `shown` are the log lines in it."""
 
     text: str
     ok: bool
@@ -309,8 +308,7 @@ class Toolbox:
         run: RunSoFar = _AT_START,
     ) -> object:
         """Run a tool as `call` does, and return its result as a JSON-compatible value or an
-        `ImageResult`. Raises only ToolError, and IndeterminateToolError for a timeout or a
-        crash."""
+        `ImageResult`. Raises ToolError, IndeterminateToolError for a timeout or a crash."""
         item = self._tools.get(name)
         if item is None:
             raise ToolError(f"no such tool; there are: {', '.join(self._tools)}")

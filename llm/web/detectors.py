@@ -109,8 +109,7 @@ class Detector:
     """A kind of page, whose URL without scheme and "www." matches `pattern`.
 
     `source` is the template of the URL to fetch, filled in with the groups of the match. `fields`
-    tell what is where in its JSON; None: the source is plain text. A repository also has the text
-    of the page itself.
+    tell what is where in its JSON; None: it is plain text. A repository has its page's text, too.
     """
 
     kind: str

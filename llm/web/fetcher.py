@@ -94,8 +94,7 @@ class _Target:
 
 
 class Fetcher:
-    """HTTP fetcher with a cache. `policy` and `resolver` determine the allowed addresses, `tls` the
-    trusted certificates."""
+    """Fetcher with a cache, for addresses by `policy` and `resolver`; `tls`: whom it trusts."""
 
     def __init__(
         self,
@@ -116,8 +115,7 @@ class Fetcher:
     ) -> Page:
         """Return the page of a URL, cached for ten minutes, if its media type is in `types`.
 
-        For a documented API (`is_api`), robots.txt is ignored. Raises PageRefused, PageUnreadable
-        and ExtraMissing.
+        For a documented API (`is_api`), robots.txt is ignored. Raises PageError.
         """
         key = url.partition("#")[0]
         known: Page | None = self._cached(key)

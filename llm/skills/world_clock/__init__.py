@@ -52,8 +52,7 @@ class NamedClock:
 class Entities:
     """The things that a question of somebody in a `zone` names: places, days (with True for one in
     the past), a time of day, a span with its sign, a year or its distance from this one, and a
-    month (0: this one). `wishes` are the words for what is asked, by their values in the
-    vocabulary."""
+    month (0: this one). `wishes` are the words for what is asked, as the vocabulary has them."""
 
     zone: tzinfo
     places: list[NamedPlace] = field(default_factory=list)
