@@ -61,8 +61,7 @@ class AgentLoop:
     """One run: ask the model and execute its tool calls until it answers, within `limits`.
 
     `options` go with every model request; after an escalation they name the `smart` model. With
-    `smart=""` there is none to escalate to. Each step is recorded in `trace`. An instance is used
-    for one `run` only.
+    `smart=""` there is none to escalate to. Each step is recorded in `trace`. Use it for one run.
     """
 
     def __init__(
@@ -103,14 +102,12 @@ class AgentLoop:
 
     @property
     def budget(self) -> RunBudget:
-        """The part of the limits that tools may still use, less one model call that is reserved
-        for the answer."""
+        """The limits that tools may still use, less one model call reserved for the answer."""
         iterations = self._limits.iterations - self._iterations - 1
         return RunBudget(max(0, iterations), self._guard.calls_left, max(0.0, self._seconds_left()))
 
     def charge(self, iterations: int, calls: int) -> None:
-        """Count model calls (`iterations`) and tool `calls` that another tendril made on behalf of
-        this run."""
+        """Count model calls (`iterations`) and tool `calls` of another tendril for this run."""
         self._iterations += iterations
         self._guard.charge(calls)
 
@@ -153,7 +150,23 @@ class AgentLoop:
             self._steps += await self._execution.results(reply.calls, joined)
             if self._is_handed_on:
                 self._switch_model()
-        return await self._force_answer(why)
+        # At a limit, the last reply is asked for with tool calls disabled. If it is doubtful and
+        # the run has changed nothing, the `smart` model is asked too: the first answer is then not
+        # streamed, as it may be replaced.
+        doubtful = self._iterations + 1 >= _DOUBTFUL_FROM
+        again = bool(self._smart) and not self._trace.has_effects and doubtful
+        reply = await self._ask("none", shown=not again, why=why)
+        if again and self._seconds_left() > 0:
+            self._switch_model()
+            try:
+                second = await self._ask("none")
+                reply = second if second.text or second.silent else reply
+            except ModelError as error:
+                _log.warning("turn.no_second_answer", error=str(error))
+        # Asked once more if that is empty, unless this time was because of an empty one.
+        if not why and self._is_empty(reply) and self._seconds_left() > 0:
+            reply = await self._ask("none", why=self._reason(reply))
+        return await self._conclude(reply, forced=True)
 
     def _seconds_left(self) -> float:
         return self._deadline - asyncio.get_running_loop().time()
@@ -176,8 +189,7 @@ class AgentLoop:
     async def _send(
         self, more: Sequence[Message], choice: ToolChoice, on_text: OnText | None
     ) -> ModelReply:
-        """Send the steps so far and `more`. A prompt that is refused as too long is sent again
-        shorter."""
+        """Send the steps so far and `more`; a prompt that is refused as too long, again shorter."""
         self._iterations += 1
         steps = [*self._steps, *more]
         prompt = await self._fit(steps)
@@ -209,27 +221,6 @@ class AgentLoop:
         # A limit on the answer is not meant for thoughts, which the server counts in.
         self.options = replace(self.options, max_tokens=0)
         return _THINK_LESS
-
-    async def _force_answer(self, why: str = "") -> Outcome:
-        """Ask a last time with tool calls disabled, so that there is an answer in any case; once
-        more if that is empty, unless this time is because of an empty one (`why`).
-
-        If the answer is doubtful and the run has changed nothing, the `smart` model is asked too.
-        The first answer is then not streamed, as it may be replaced.
-        """
-        doubtful = self._iterations + 1 >= _DOUBTFUL_FROM
-        again = bool(self._smart) and not self._trace.has_effects and doubtful
-        reply = await self._ask("none", shown=not again, why=why)
-        if again and self._seconds_left() > 0:
-            self._switch_model()
-            try:
-                second = await self._ask("none")
-                reply = second if second.text or second.silent else reply
-            except ModelError as error:
-                _log.warning("turn.no_second_answer", error=str(error))
-        if not why and self._is_empty(reply) and self._seconds_left() > 0:
-            reply = await self._ask("none", why=self._reason(reply))
-        return await self._conclude(reply, forced=True)
 
     async def _conclude(self, reply: ModelReply, *, forced: bool) -> Outcome:
         """Return the outcome with this last reply. One that the model's limit has cut off is
@@ -367,8 +358,7 @@ _FORMAT = {
 
 
 class Reviewer:
-    """Scores and rewrites drafts with the model of one run, for cron jobs with `review`; `usage`
-    sums up the tokens.
+    """Scores and rewrites drafts, for cron jobs with `review`; `usage` sums up the tokens.
 
     A draft is scored from 1 to 10; below 8 it is rewritten and scored again, and the better of the
     two is kept. After any error the draft is kept. The judge is given the draft as data, with its
@@ -412,8 +402,7 @@ class Reviewer:
     async def _ask(
         self, order: str, parts: Mapping[str, str], form: Mapping[str, Any] | None = None
     ) -> ModelReply:
-        """Ask the model about data, between tags by its name; for an answer in a JSON `form` at
-        temperature 0."""
+        """Ask about data, between tags by its name; for a JSON `form` at temperature 0."""
         texts = (f"<{tag}>\n{escape_tags(text)}\n</{tag}>" for tag, text in parts.items() if text)
         messages: list[Message] = [
             {"role": "system", "content": order},

@@ -1,8 +1,7 @@
 """Execution of the tool calls of a model reply, under the limits and guard rails of its run.
 
 The guard rails keep a run from repeating itself. All calls of one reply are judged, in order, and
-counted before the first of them runs. The calls of a reply run concurrently if all of them only
-read.
+counted before the first of them runs. They run concurrently if all of them only read.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ class RunLimits:
     `iterations` bounds the model calls, `calls` the tool calls in total, `uses` those of one tool
     (`research_uses` if it looks things up), `failures` the consecutive failures of one tool,
     `quiet_rounds` the consecutive rounds in which the model only keeps notes, `messages` the
-    messages to people, and `seconds` the wall time. A run that `is_unasked` may end without an
-    answer.
+    messages to people, and `seconds` the wall time. One that `is_unasked` may end silently.
     """
 
     iterations: int = 12
@@ -183,8 +181,7 @@ class Guardrails:
         self._failures[tool] = 0 if ok else self._failures[tool] + 1
 
     def _refusal(self, key: Key, options: ToolOptions) -> CallDecision | None:
-        """Return the decision against a call by which the run repeats itself or exceeds a limit,
-        None if there is none."""
+        """Return the decision against a call that repeats or exceeds a limit, else None."""
         tool, limits = key[0], self._limits
         if self._stopped:
             return CallDecision("drop", "the run has been ended; answer with what you have")
@@ -285,8 +282,7 @@ class ToolExecutor:
         return messages + found
 
     async def _result(self, call: ToolCall, decision: CallDecision) -> ToolResult:
-        """Run a call unless something speaks against it or its result is known; return its result,
-        or that reason."""
+        """Run a call unless something speaks against it or its result is known."""
         began, act = monotonic(), str(decision.act)
         key = (call.name, canonical(call.arguments))
         # Earlier calls of the same reply may have failed since this one was judged.

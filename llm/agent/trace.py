@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 
 import structlog
@@ -48,8 +47,7 @@ class Outcome:
     memory keeps, and the token usage.
 
     `iterations` and `calls` count the calls of the model and of tools. `forced`: the model had to
-    answer without tools. `cut`: the answer lacks its end, and says so. `shown` are the log lines in
-    the results of tools.
+    answer without tools. `cut`: the answer lacks its end, and says so. `shown` are quoted lines.
     """
 
     text: str
@@ -141,15 +139,24 @@ class Trace:
 
     async def __aenter__(self) -> Self:
         """Open the run in the background, so that the first model call does not wait for it."""
-        self._opening = asyncio.create_task(self._begin())
+
+        async def begin() -> None:
+            try:
+                if self._store and self._begun:
+                    run = self._begun
+                    if self._question_event_id:
+                        run = replace(run, question_event_id=await self._question_event_id())
+                    effects = await self._store.begin(run)
+                    self._effects = {effect.key: effect for effect in effects}
+            except StorageError as error:  # an answer does not depend on its trace
+                _log.error("run.not_kept", error=str(error))
+            finally:
+                self._opened.set()  # in any case, or calls with an effect would wait forever
+
+        self._opening = asyncio.create_task(begin())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close the run: with its `outcome`, in the background, or as failed or stopped."""
         if kind is None and self.outcome:
             name = "answered" if self.outcome.text else "silent"
@@ -163,20 +170,6 @@ class Trace:
         else:
             await self._end("failed", kind.__name__ if kind else "", None)
 
-    async def _begin(self) -> None:
-        """Open the run. Never raises StorageError: an answer does not depend on its trace."""
-        try:
-            if self._store and self._begun:
-                run = self._begun
-                if self._question_event_id:
-                    run = replace(run, question_event_id=await self._question_event_id())
-                effects = await self._store.begin(run)
-                self._effects = {effect.key: effect for effect in effects}
-        except StorageError as error:
-            _log.error("run.not_kept", error=str(error))
-        finally:
-            self._opened.set()  # in any case, or calls with an effect would wait forever
-
     def key(self, call: Key) -> str:
         """Return the key of an effect, derived from the run, the tool and its arguments."""
         return hashlib.sha256("\0".join([self.run, *call]).encode()).hexdigest()[:32]
@@ -188,8 +181,7 @@ class Trace:
         return self._effects.get(key)
 
     async def begin_effect(self, effect: Effect) -> None:
-        """Record that an effect is about to happen. If it raises StorageError, the effect must
-        not happen."""
+        """Record that an effect is to happen. If it raises StorageError, it must not happen."""
         if self._store:
             await self._opened.wait()
             await self._store.begin_effect(self.run, effect)

@@ -19,7 +19,6 @@ from pydantic import BaseModel, ValidationError
 from llm.client.profile import ModelCard
 from llm.client.response import (
     AnswerFilter,
-    AnswerLimit,
     CompletionAnswer,
     Heartbeat,
     OnText,
@@ -107,7 +106,7 @@ class RequestOptions:
     max_tokens: int | None = None
     filters_output: bool = False
     may_be_silent: bool = False
-    limit: AnswerLimit | None = None
+    limit: int | None = None
     accepts_images: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -297,8 +296,7 @@ class AgentClient:
     def estimate(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
     ) -> int:
-        """Return about how many tokens the model would read, by the usage that its server has
-        reported so far."""
+        """Return about how many tokens the model would read, by the usage reported so far."""
         size = self._sizes.get(model or self.settings.model)
         ratio = size[0] / size[1] if size else 1 / CHARACTERS_PER_TOKEN
         return math.ceil(_characters(messages, tools) * ratio * _ESTIMATE_MARGIN)
@@ -329,10 +327,7 @@ class AgentClient:
         names the embedding model; None: the server's choice. Of a longer text the first
         `most_tokens` are embedded; None: it is refused if it is too long. Raises ModelError.
         """
-        body: dict[str, Any] = {
-            "input": list(texts),
-            "input_type": "query" if query else "passage",
-        }
+        body: dict[str, Any] = {"input": list(texts), "input_type": "query" if query else "passage"}
         if model is not None:
             body["model"] = model
         if most_tokens is not None:
@@ -514,8 +509,7 @@ class ModelCatalog:
 
     async def card(self, name: str = "") -> ModelCard | None:
         """Return the card of a model (by default the configured one) from the cache or the server,
-        while that is away the last one; None if the server has none of that name, or was never
-        reached."""
+        while that is away the last one; None if there is none of that name, or no server yet."""
         name = name or self._client.settings.model
         now = asyncio.get_running_loop().time()
         asked, card = self._cards.get(name, (-_CARD_SECONDS, None))

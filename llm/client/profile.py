@@ -22,7 +22,6 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from llm.client.response import AnswerLimit
 from llm.messages.message import CHARACTERS_PER_TOKEN
 from llm.reading.reading import Reading, refers_back
 
@@ -191,8 +190,7 @@ class Profile:
         )
 
     def may_shortcut(self, free: Iterable[str]) -> bool:
-        """Return whether a form that has taken the pieces `free` over as they stand may answer in
-        place of the model.
+        """Return whether a form that took the pieces `free` over may answer for the model.
 
         It cannot tell "check the oven" from "check the oven and tell me what bob said", so each
         piece must be so short and simple that it has no room for another request.
@@ -202,15 +200,13 @@ class Profile:
             for piece in free
         )
 
-    def answer_limit(self, reading: Reading) -> AnswerLimit | None:
-        """Return how much of the answer to a question is shown; None: all of it."""
+    def answer_limit(self, reading: Reading) -> int | None:
+        """Return how many sentences of the answer to a question are shown; None: all of them."""
         if self.sentences is None:
             return None
         if reading.kind == "howto":
-            return AnswerLimit(_STEP_SENTENCES)
-        if reading.wants_long:
-            return AnswerLimit(_LONG_ANSWER_SENTENCES)
-        return AnswerLimit(self.sentences)
+            return _STEP_SENTENCES
+        return _LONG_ANSWER_SENTENCES if reading.wants_long else self.sentences
 
 
 SMALL = Profile(

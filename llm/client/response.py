@@ -15,7 +15,6 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -193,22 +192,15 @@ _NO_END = re.compile(
 _ANNOUNCED = re.compile(r":[*_]*\s*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerLimit:
-    """Limit of an answer: a number of `sentences`."""
-
-    sentences: int
-
-
 class SentenceLimit:
-    """Streaming filter that ends an answer at its limit.
+    """Streaming filter that ends an answer after a number of `sentences`.
 
     A sentence that ends with a colon continues with what it announces, and a fenced code block
     belongs to the sentence before it.
     """
 
-    def __init__(self, limit: AnswerLimit) -> None:
-        self._left = limit.sentences
+    def __init__(self, sentences: int) -> None:
+        self._left = sentences
         self._held = ""
         self._in_code = False
         self.has_ended = False
@@ -400,7 +392,7 @@ class AnswerFilter:
 
     The response is unpacked of a model that was told how to stay silent (`may_be_silent`).
     `filters_output` removes an answer that is nothing but a call, and echoes of the `prompt`. The
-    answer ends at the `limit`. `shown` is all text so far that can be shown.
+    answer ends after `limit` sentences. `shown` is all text so far that can be shown.
     """
 
     def __init__(
@@ -409,7 +401,7 @@ class AnswerFilter:
         *,
         may_be_silent: bool = False,
         filters_output: bool = False,
-        limit: AnswerLimit | None = None,
+        limit: int | None = None,
     ) -> None:
         self._object = ObjectFilter(may_be_silent=may_be_silent, drops_calls=filters_output)
         self._stages: dict[str, ObjectFilter | PromptEchoFilter | SentenceLimit] = {
@@ -435,8 +427,7 @@ class AnswerFilter:
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The filters that have removed something, each with the number of characters; known after
-        `finish`."""
+        """The filters that removed something, with the number of characters, after `finish`."""
         removed = self._removed.items()
         return tuple(f"{name}: {count:,} characters" for name, count in removed if count)
 
@@ -490,8 +481,7 @@ class ResponseAccumulator:
         return bool(self._on_text and self._text.shown)
 
     async def read(self, response: httpx2.Response) -> None:
-        """Read a stream of events until the answer is full, or an unstreamed answer. Raises
-        ModelError."""
+        """Read a stream until the answer is full, or an unstreamed answer. Raises ModelError."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip()
         if kind == "application/json":
             await self._add(await read_body(response))

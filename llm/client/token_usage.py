@@ -52,8 +52,7 @@ class TokenAccounting:
     async def open(
         cls, database: Database, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> AsyncIterator[TokenAccounting]:
-        """Open the accounts in `database`, which are written every few seconds and on exit. Raises
-        StorageError."""
+        """Open the accounts, which are written now and then and on exit. Raises StorageError."""
         accounting, day = cls(Spending(database), now), now().date()
         for purpose, amount in (await accounting._spending.by_purpose(day, day)).items():
             accounting._today[purpose] = amount.prompt + amount.completion
@@ -68,8 +67,7 @@ class TokenAccounting:
         self._today[options.purpose] += usage.prompt + usage.completion
 
     def today(self, purpose: str | None = None) -> int:
-        """Return the prompt and completion tokens used since midnight UTC, for one purpose or
-        all."""
+        """Return the prompt and completion tokens used since midnight UTC, for a purpose or all."""
         self._roll_over()
         return self._today[purpose] if purpose else self._today.total()
 
@@ -151,10 +149,7 @@ class TokenCounter:
         self._recheck: dict[str, float] = {}  # when a server that cannot count is asked again
 
     async def count(
-        self,
-        options: RequestOptions,
-        messages: Sequence[Message],
-        tools: Sequence[dict[str, Any]],
+        self, options: RequestOptions, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
     ) -> TokenCountResult:
         """Return the tokens of a prompt: exactly, estimated, or as an upper bound within the
         window; and the window without the part that is kept for the answer.
@@ -181,8 +176,7 @@ class TokenCounter:
         return TokenCountResult(tokens + shown, self._room(options))
 
     def shrink(self, options: RequestOptions) -> None:
-        """Take half the window of a model, as its server has refused the last prompt of this
-        conversation as too long."""
+        """Take half the window of a model, whose server refused the last prompt as too long."""
         model = self._client.model_of(options)
         refused = self._counted.pop((options.session, model), None)
         window = self._window(model)
@@ -194,8 +188,7 @@ class TokenCounter:
     async def _exact(
         self, model: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
     ) -> int | None:
-        """Return the tokens as the server counts them, None if it cannot; take note of the
-        window."""
+        """Return the tokens as the server counts them, else None; take note of the window."""
         now = asyncio.get_running_loop().time()
         card = await self._catalog.card(model)
         if card and (window := card.max_model_len or card.window):

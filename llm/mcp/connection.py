@@ -73,7 +73,7 @@ class McpConnection:
             await asyncio.sleep(wait)
 
     async def _connect(self, backoff: Backoff) -> str:
-        """Hold one connection until it ends; return the reason."""
+        """Hold one connection, following changes of the tools, until it ends; return why."""
         self._ended = ""
         self._changed.clear()
 
@@ -99,7 +99,18 @@ class McpConnection:
                 backoff.mark_started()
                 self._client, self.trouble = client, ""
                 _log.info("mcp.connected", server=self.name, tools=len(self.tools))
-                await self._follow(client)
+                listening = asyncio.create_task(self._listen(client))
+                try:
+                    while not self._ended:
+                        await self._changed.wait()
+                        self._changed.clear()
+                        if not self._ended:
+                            await self._list(client)
+                            # Notifications meanwhile cause one more listing, however many they are.
+                            await asyncio.sleep(_LISTING_INTERVAL)
+                finally:
+                    listening.cancel()
+                    await asyncio.gather(listening, return_exceptions=True)
         except TimeoutError:
             return self._ended or f"no answer within {_CONNECT_TIMEOUT:g} seconds"
         except Exception as error:  # noqa: BLE001 -- whatever a foreign server makes the SDK raise
@@ -110,21 +121,6 @@ class McpConnection:
         finally:
             self._client, self.tools = None, ()
         return self._ended
-
-    async def _follow(self, client: Client) -> None:
-        """List the tools again whenever they may have changed, until the connection has ended."""
-        listening = asyncio.create_task(self._listen(client))
-        try:
-            while not self._ended:
-                await self._changed.wait()
-                self._changed.clear()
-                if not self._ended:
-                    await self._list(client)
-                    # Notifications during the pause cause one more listing, however many they are.
-                    await asyncio.sleep(_LISTING_INTERVAL)
-        finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
 
     async def _listen(self, client: Client) -> None:
         """Subscribe to changes of the list of tools.
@@ -149,35 +145,31 @@ class McpConnection:
         for _ in range(_MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
             for each in page.tools:
-                tool = self._tool(each) if fits(each.name, self.settings.tools) else None
+                is_wanted = fits(each.name, self.settings.tools)
+                schema = openai_schema(self.name, each) if is_wanted else None
+                name = schema["function"]["name"] if schema else ""
                 # Different names can become the same local name; the first one is offered.
-                if tool is None or tool.name in found or len(found) == MAX_TOOLS:
+                if schema is None or name in found or len(found) == MAX_TOOLS:
                     left_out += 1
-                else:
-                    found[tool.name] = tool
+                    continue
+                # The server's own `readOnlyHint` is not trusted: a tool that only reads may run
+                # repeatedly.
+                reads = fits(each.name, self.settings.reads)
+                options = ToolOptions(
+                    reads=reads,
+                    effect=not reads,
+                    research=reads,
+                    needs=self.settings.needs,
+                    timeout=self.settings.timeout,
+                )
+                run = partial(self._call, each.name)
+                found[name] = Tool(name, ForeignArguments, schema, run, options)
             cursor = page.next_cursor
             if cursor is None or len(found) == MAX_TOOLS:
                 break
         self.tools = tuple(found.values())
         if left_out:
             _log.info("mcp.tools_left_out", server=self.name, offered=len(found), left_out=left_out)
-
-    def _tool(self, listed: types.Tool) -> Tool | None:
-        """Return a listed tool as one of ours, None if its description is too large."""
-        schema = openai_schema(self.name, listed)
-        if schema is None:
-            return None
-        # The server's own `readOnlyHint` is not trusted: a tool that only reads may run repeatedly.
-        reads = fits(listed.name, self.settings.reads)
-        options = ToolOptions(
-            reads=reads,
-            effect=not reads,
-            research=reads,
-            needs=self.settings.needs,
-            timeout=self.settings.timeout,
-        )
-        run = partial(self._call, listed.name)
-        return Tool(schema["function"]["name"], ForeignArguments, schema, run, options)
 
     async def _call(self, tool: str, /, **arguments: Any) -> str:
         """Call a tool of the server.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from math import isfinite
@@ -89,7 +89,22 @@ def _clean(schema: object, definitions: Mapping[str, Any], depth: int) -> dict[s
         target = definitions.get(reference) if isinstance(reference, str) else None
         # A reference costs a level too, which ends recursive schemas.
         return _clean(target, definitions, depth - 1)
-    clean = dict(_simple(schema))
+    clean: dict[str, Any] = {}
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind in _TYPES:
+        clean["type"] = kind
+    elif isinstance(kind, list) and kind and all(each in _TYPES for each in map(str, kind)):
+        clean["anyOf"] = [{"type": each} for each in dict.fromkeys(map(str, kind))]
+    if isinstance(text := schema.get("description"), str) and text:
+        clean["description"] = plain(text, _MAX_HINT_LENGTH)
+    choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    is_short = isinstance(choices, list) and 0 < len(choices) <= _MAX_CHOICES
+    if is_short and (sound := [each for each in choices if _is_sound(each)]):
+        clean["enum"] = sound
+    for bound in ("minimum", "maximum"):
+        value = schema.get(bound)
+        if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
+            clean[bound] = value
     if isinstance(properties := schema.get("properties"), Mapping):
         fitting = (name for name in properties if _PROPERTY.fullmatch(name))
         names = list(islice(fitting, _MAX_PROPERTIES))
@@ -105,26 +120,6 @@ def _clean(schema: object, definitions: Mapping[str, Any], depth: int) -> dict[s
         if isinstance(choices := schema.get(keyword), list):
             clean["anyOf"] = [_clean(each, definitions, depth - 1) for each in choices[:8]]
     return clean
-
-
-def _simple(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the keywords that hold no subschema, if their values are valid."""
-    kind = schema.get("type")
-    if isinstance(kind, str) and kind in _TYPES:
-        yield "type", kind
-    elif isinstance(kind, list) and kind and all(each in _TYPES for each in map(str, kind)):
-        yield "anyOf", [{"type": each} for each in dict.fromkeys(map(str, kind))]
-    if isinstance(text := schema.get("description"), str) and text:
-        yield "description", plain(text, _MAX_HINT_LENGTH)
-    choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if isinstance(choices, list) and 0 < len(choices) <= _MAX_CHOICES:
-        sound = [each for each in choices if _is_sound(each)]
-        if sound:
-            yield "enum", sound
-    for bound in ("minimum", "maximum"):
-        value = schema.get(bound)
-        if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
-            yield bound, value
 
 
 def _is_sound(choice: object) -> bool:

@@ -22,8 +22,7 @@ _log = structlog.get_logger()
 
 
 class McpServers(ToolSource):
-    """The tools of the connected servers that a tendril may use; `settings` are those of each
-    server, by name."""
+    """The tools of the connected servers of a tendril; `settings` are those of each by name."""
 
     def __init__(self) -> None:
         self.settings: Mapping[str, McpServerSettings] = {}
@@ -33,8 +32,7 @@ class McpServers(ToolSource):
     def configure(self, tendril: str, config: Config) -> None:
         """Use the servers of `config` that are meant for this tendril from now on.
 
-        Those whose settings have not changed stay connected. Raises ConfigError without changing
-        anything.
+        Those whose settings are the same stay connected. Raises ConfigError, changing nothing.
         """
         servers = config.section(McpSettings).servers
         self.settings = {name: each for name, each in servers.items() if tendril in each.tendrils}
@@ -47,8 +45,7 @@ class McpServers(ToolSource):
                 yield from self._running[name][0].tools
 
     def troubles(self) -> dict[str, str]:
-        """Return why servers are not connected, by name. It may quote the server: untrusted, on
-        one line."""
+        """Return why servers are not connected, by name: untrusted, as it may quote them."""
         if self.settings and find_spec("mcp") is None:
             return dict.fromkeys(self.settings, f"the SDK is not installed: {HOW_TO_INSTALL}")
         return {

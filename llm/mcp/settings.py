@@ -20,8 +20,7 @@ class McpServerSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     command: tuple[str, ...] = Field(
-        (),
-        description="the program to start, with its arguments; it speaks MCP on standard input",
+        (), description="the program to start, with its arguments; it speaks MCP on standard input"
     )
     env: dict[str, SecretStr] = Field(
         default_factory=dict,

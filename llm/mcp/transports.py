@@ -75,8 +75,7 @@ class StderrTail:
         return "\n".join(line[:_MAX_LINE_LENGTH] for line in lines)
 
     async def follow(self, errors: asyncio.StreamReader, secrets: Iterable[str]) -> None:
-        """Read a program's standard error to its end, replacing the tail of the previous
-        program."""
+        """Read a program's standard error to its end, replacing the tail of the previous one."""
         self._end, self._is_truncated = b"", False
         self._secrets = [each for each in secrets if each]
         while part := await errors.read(_STDERR_BYTES):
@@ -110,7 +109,8 @@ async def transport(
                         since = now
                         if left < 0:
                             raise ServerMisbehaved("it floods: too many messages")
-                        await send.send(_without_output_schemas(item))
+                        _drop_output_schemas(item)
+                        await send.send(item)
                 except ServerMisbehaved as error:
                     reason = str(error)
                 except (anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -127,8 +127,7 @@ async def transport(
 
 @asynccontextmanager
 async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
-    """Run a coroutine as a task for the duration of the block, then cancel it. Its error is raised
-    on exit."""
+    """Run a coroutine during the block, then cancel it. Its error is raised on exit."""
     running = asyncio.create_task(work)
     try:
         yield
@@ -139,7 +138,7 @@ async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None
             running.result()
 
 
-def _without_output_schemas(item: Item) -> Item:
+def _drop_output_schemas(item: Item) -> None:
     """Remove the output schemas from a list of tools. The SDK would validate results by them, and
     so run whatever regular expressions the server has put there."""
     if isinstance(item, SessionMessage) and isinstance(item.message, types.JSONRPCResponse):
@@ -147,7 +146,6 @@ def _without_output_schemas(item: Item) -> Item:
         for tool in tools if isinstance(tools, list) else ():
             if isinstance(tool, dict):
                 tool.pop("outputSchema", None)
-    return item
 
 
 @asynccontextmanager
@@ -155,26 +153,26 @@ async def _http(settings: McpServerSettings) -> AsyncGenerator[Streams]:
     token = settings.token
     headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
     timeout = httpx2.Timeout(_STREAM_TIMEOUT, connect=_CONNECT_TIMEOUT)
+
+    async def bound(response: httpx2.Response) -> None:
+        # Of event streams the SDK limits each event.
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _BoundedStream(response.stream)
+
     # The SDK follows no redirect to another origin, so only the configured one sees the token.
     async with (
         httpx2.AsyncClient(
             headers=headers,
             timeout=timeout,
             transport=httpx2.AsyncHTTPTransport(),  # without proxies from the environment
-            event_hooks={"response": [_bound]},
+            event_hooks={"response": [bound]},
         ) as http,
         streamable_http_client(
             settings.url, http_client=http, max_sse_event_size=MAX_MESSAGE_SIZE
         ) as streams,
     ):
         yield streams
-
-
-async def _bound(response: httpx2.Response) -> None:
-    """Limit an answer to `MAX_MESSAGE_SIZE`; of event streams the SDK limits each event."""
-    if not response.headers.get("content-type", "").startswith("text/event-stream"):
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _BoundedStream(response.stream)
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -242,8 +240,7 @@ async def _process(settings: McpServerSettings, stderr_tail: StderrTail) -> Asyn
 
 
 async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[Item]:
-    """Yield each line as a message, until the end. Raises ServerMisbehaved for one that is too
-    long."""
+    """Yield each line as a message. Raises ServerMisbehaved for one that is too long."""
     while True:
         try:
             line = await stdout.readline()
@@ -266,8 +263,7 @@ async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[Item]:
 async def _stop(
     process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader
 ) -> None:
-    """Stop a server in the order that MCP specifies for stdio: close its standard input, then
-    SIGTERM, then SIGKILL."""
+    """Stop a server as MCP specifies: close its standard input, then SIGTERM, then SIGKILL."""
 
     async def drain() -> None:
         while await stdout.read(2**16):

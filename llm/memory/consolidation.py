@@ -31,7 +31,6 @@ from storage.memory.memories import (
     Memory,
     MemoryKind,
     RoomBacklog,
-    RoomTurn,
     Watermarks,
 )
 from storage.queues.jobs import Job, Jobs
@@ -69,8 +68,7 @@ class EmptyReply(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The ids of the last turns that are due for the summary, an episode, and a search for facts; 0
-    where too few have come."""
+    """The last turns due for the summary, an episode, a search for facts; 0 for too few."""
 
     summary: int = 0
     episodes: int = 0
@@ -78,8 +76,7 @@ class Due:
 
 
 def due_in(marks: Watermarks, sizes: Sequence[tuple[int, int]]) -> Due:
-    """Return what is due, given the ids and sizes (in characters) of the turns after the
-    watermarks, oldest first."""
+    """Return what is due, by the ids and sizes (in characters) of the turns, oldest first."""
     unsummarised = [each for each in sizes if each[0] > marks.summary]
     count, most = len(unsummarised), _MAX_UNSUMMARISED_TOKENS * _CHARACTERS_PER_TOKEN
     summarised = count - KEPT_UNSUMMARISED if count > MAX_UNSUMMARISED else 0
@@ -132,8 +129,7 @@ class TendrilMemory:
         return {CONSOLIDATE: self.run}
 
     async def schedule_check(self) -> None:
-        """Add a job that looks in all rooms for what is due, after all other work. Raises
-        StorageError."""
+        """Add a job that looks in all rooms for what is due. Raises StorageError."""
         await self.jobs.add(CONSOLIDATE, {"room": ""}, priority=_JOB_PRIORITY)
 
     async def compact(self, room: str, through: int) -> None:
@@ -193,21 +189,36 @@ class TendrilMemory:
 
     async def _summarise(self, backlog: RoomBacklog) -> None:
         """Extend a room's summary."""
-        marks, size = backlog.watermarks, _SUMMARY_BATCH_TURNS
+        marks, room, size = backlog.watermarks, backlog.watermarks.room, _SUMMARY_BATCH_TURNS
         through = due_in(marks, backlog.sizes).summary
-        while through:
-            turns = await self.memories.turns(marks.room, marks.summary, through, size)
+        if not through:
+            return
+        old = await self.memories.latest(room, MemoryKind.SUMMARY, 1)
+        longest = (await self._profile()).message_length
+        while True:
+            turns = await self.memories.turns(room, marks.summary, through, size)
             # A batch that is not full has all turns up to the end, even if its last id is lower.
             reached = turns[-1].id if len(turns) == size else through
-            try:
-                summary = await self._summary(marks.room, turns, reached) if turns else None
-            except ContextTooLong:
-                if size == 1:
-                    raise
-                size //= 2  # try again with fewer turns
-            else:
-                await self.memories.advance_summary(marks, reached, summary, turns)
-                return
+            summary = None
+            if turns:
+                messages = prompts.summary_messages(old[0].text if old else "", turns, longest)
+                try:
+                    text = await self._ask_model(room, "summary", messages)
+                except ContextTooLong:
+                    if size == 1:
+                        raise
+                    size //= 2  # try again with fewer turns
+                    continue
+                summary = self._memory(
+                    MemoryKind.SUMMARY,
+                    room,
+                    _truncate(text, prompts.MAX_SUMMARY_LENGTH),
+                    first_turn=old[0].first_turn if old else turns[0].id,
+                    last_turn=reached,
+                    begun=old[0].begun if old else turns[0].time,
+                )
+            await self.memories.advance_summary(marks, reached, summary, turns)
+            return
 
     async def _record_episode(self, backlog: RoomBacklog) -> None:
         """Rebuild a deleted episode, or else make one of the next turns."""
@@ -288,20 +299,6 @@ class TendrilMemory:
         )
         await self.memories.replace_notes(marks, notes, episode)
 
-    async def _summary(self, room: str, turns: Sequence[RoomTurn], through: int) -> Memory:
-        old = await self.memories.latest(room, MemoryKind.SUMMARY, 1)
-        longest = (await self._profile()).message_length
-        messages = prompts.summary_messages(old[0].text if old else "", turns, longest)
-        text = await self._ask_model(room, "summary", messages)
-        return self._memory(
-            MemoryKind.SUMMARY,
-            room,
-            _truncate(text, prompts.MAX_SUMMARY_LENGTH),
-            first_turn=old[0].first_turn if old else turns[0].id,
-            last_turn=through,
-            begun=old[0].begun if old else turns[0].time,
-        )
-
     async def _profile(self) -> Profile:
         """Return the profile of the model that makes the memories."""
         return Profile.from_card(await self.catalog.card(await self.catalog.fast()))
@@ -343,8 +340,7 @@ class TendrilMemory:
 
 
 def _truncate(text: str, longest: int) -> str:
-    """Cut a text to `longest` characters, at the last end of a sentence or line in its second
-    half if there is one."""
+    """Cut a text to `longest` characters, at the end of a sentence or line if possible."""
     if len(text) <= longest:
         return text
     kept = text[:longest]

@@ -81,8 +81,7 @@ def summary_messages(old: str, turns: Sequence[RoomTurn], longest: int) -> list[
 
 
 def episode_messages(turns: Sequence[RoomTurn], longest: int) -> list[Message]:
-    """Return the prompt for an episode made of the last messages of `turns`, each of at most
-    `longest` characters."""
+    """Return the prompt for an episode of the last messages, each of `longest` characters."""
     lines = [line for turn in turns for line in _lines(turn, longest)]
     return _messages(_EPISODE, _block("\n".join(lines[-_MAX_MESSAGES:])))
 
@@ -93,8 +92,7 @@ def notes_messages(notes: Sequence[str]) -> list[Message]:
 
 
 def facts_messages(turns: Sequence[RoomTurn], longest: int) -> list[Message]:
-    """Return the prompt that extracts facts from what people said, in numbered lines of at most
-    `longest` characters."""
+    """Return the prompt that extracts facts, in numbered lines of `longest` characters."""
     lines = [
         f"{number} {_line(turn.name, text, longest)}"
         for number, turn in enumerate(turns, 1)

@@ -155,8 +155,7 @@ class RoomMemory:
         return name
 
     async def facts(self) -> list[Memory]:
-        """Return the facts about the person: first those they asked to remember, then by
-        confidence. Raises StorageError."""
+        """Return the facts about the person, those they asked for first. Raises StorageError."""
         return await self.memory.memories.facts(self.room, self.person)
 
     async def fact(self, key: str) -> Memory | None:
@@ -169,8 +168,7 @@ class RoomMemory:
         return [note for note in notes if note.subject == self.person]
 
     async def forget(self, key: str | None = None) -> int:
-        """Delete the fact under a key, or all facts and notes; return how many there were. Raises
-        StorageError."""
+        """Delete a fact, or all facts and notes; return how many. Raises StorageError."""
         name = None if key is None else key_of(key)
         return await self.memory.memories.forget(self.room, self.person, name)
 
@@ -233,15 +231,8 @@ class RoomMemory:
             return stored
         # The version is read before the memories: if something is forgotten in between, the
         # selection is not stored, as it may still contain it.
-        memories = self.memory.memories
-        watermarks = await memories.progress(self.room)
-        chosen = await self._choose()
-        if chosen != (stored or PromptMemory()):
-            await memories.save_prompt_view(watermarks, chosen.model_dump_json(), snapshot.newest)
-        return chosen
-
-    async def _choose(self) -> PromptMemory:
         memories, room = self.memory.memories, self.room
+        watermarks = await memories.progress(room)
         facts, budget = [], _FACT_BUDGET
         for fact in await memories.facts(room, limit=_FACT_BUDGET // 10):
             budget -= len(fact_line(fact)) + 1
@@ -251,8 +242,8 @@ class RoomMemory:
         facts.sort(key=lambda fact: fact.id)  # in the order in which they were learnt
         summary = await memories.latest(room, MemoryKind.SUMMARY, 1)
         episodes = await memories.latest(room, MemoryKind.EPISODE, SHOWN_EPISODES)
-        return PromptMemory(
-            facts="\n".join(fact_line(fact) for fact in facts),
+        chosen = PromptMemory(
+            facts="\n".join(map(fact_line, facts)),
             summary=summary[0].text if summary else "",
             episodes="\n".join(
                 f"{episode.begun or episode.time:%Y-%m-%d} {one_line(episode.text, 1_500)}"
@@ -260,6 +251,9 @@ class RoomMemory:
             ),
             ids=[memory.id for memory in (*facts, *summary, *episodes)],
         )
+        if chosen != (stored or PromptMemory()):
+            await memories.save_prompt_view(watermarks, chosen.model_dump_json(), snapshot.newest)
+        return chosen
 
 
 class PromptMemory(BaseModel):
@@ -282,8 +276,7 @@ class PromptMemory(BaseModel):
 class MemoryTools:
     """Tools over the memory of one person.
 
-    The model names a key, never a person, so that it cannot be talked into using somebody else's
-    memories.
+    The model names a key, never a person, so that it cannot use the memories of others.
     """
 
     def __init__(self, memory: RoomMemory) -> None:

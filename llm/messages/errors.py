@@ -1,6 +1,4 @@
-"""Errors of requests to the agent server. The messages are for the log; `sentence` is what a person
-may read.
-"""
+"""Errors of requests to the agent server, with a `sentence` each that people may read."""
 
 from __future__ import annotations
 

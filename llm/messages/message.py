@@ -68,7 +68,16 @@ def escape_tags(text: str) -> str:
     """
     # Only the opening bracket is replaced: that breaks the tag, and a second pass finds nothing.
     text = _RESERVED.sub(_escape, text)
-    return _ANGLE.sub(_escape_disguised, text) if _DISGUISE.search(text) else text
+    if not _DISGUISE.search(text):
+        return text
+
+    def escape_disguised(match: re.Match[str]) -> str:
+        # The normal form only decides; the text itself is kept as it was written.
+        ahead = match.string[match.start() : match.start() + _MAX_TAG_LENGTH]
+        plain = normalize("NFKC", _INVISIBLE.sub("", ahead))
+        return _escape(match) if _RESERVED.match(plain) else match[0]
+
+    return _ANGLE.sub(escape_disguised, text)
 
 
 def escape_template(text: str) -> str:
@@ -79,13 +88,6 @@ def escape_template(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return "&#91;" if match[0] in "[\uff3b" else "&lt;"
-
-
-def _escape_disguised(match: re.Match[str]) -> str:
-    # The normal form only decides; the text itself is kept as it was written.
-    ahead = match.string[match.start() : match.start() + _MAX_TAG_LENGTH]
-    plain = normalize("NFKC", _INVISIBLE.sub("", ahead))
-    return _escape(match) if _RESERVED.match(plain) else match[0]
 
 
 CHARACTERS_PER_TOKEN = 3
@@ -125,8 +127,7 @@ class PromptSection:
 
 
 def within(sections: Sequence[PromptSection], budget: int) -> list[PromptSection]:
-    """Return the sections with budgets of at most `budget` characters in total, in proportion to
-    their lengths."""
+    """Return the sections with budgets of `budget` in total, in proportion to their lengths."""
     lengths = [min(len(section.text), section.budget) for section in sections]
     if (total := sum(lengths)) <= budget:
         return list(sections)
@@ -178,8 +179,7 @@ NO_ASKER = "nobody"
 
 
 def render_answer(event: Event, answer: str, longest: int, zone: tzinfo = UTC) -> str:
-    """Render an answer of ours at the place of the event that began it, whole up to `longest`
-    characters.
+    """Render an answer of ours where it began, whole up to `longest` characters.
 
     Its further lines are indented: at the beginning of one, text could pass for a line of the log.
     """
@@ -219,8 +219,7 @@ class ToolCall:
         """Return the call as a part of an assistant message.
 
         Servers parse the arguments of earlier calls, and reject the whole prompt if they cannot.
-        Anything but a JSON object is therefore sent back as an empty object; the tool result says
-        what was wrong.
+        Anything but a JSON object is therefore sent back as an empty one; the result says why.
         """
         arguments = "{}" if self.fault() else self.arguments or "{}"
         function = {"name": self.name, "arguments": arguments}
@@ -325,16 +324,14 @@ class UnusableImage(ValueError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Image:
-    """An image sent with a question to a model that can see, and its media type; it is stored
-    nowhere."""
+    """An image sent with a question to a model that can see; it is stored nowhere."""
 
     type: str
     data: bytes
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Image:
-        """Return the image in a file, its type detected by the first bytes. Raises
-        UnusableImage."""
+        """Return the image in a file, its type by the first bytes. Raises UnusableImage."""
         if len(data) > MAX_IMAGE_SIZE:
             raise UnusableImage(f"an image has at most {MAX_IMAGE_SIZE // 1024 // 1024} MB")
         kind = _SIGNATURE.match(data)
@@ -376,8 +373,7 @@ class Question:
             await self.pending_event.wait_visible()
 
     def message(self) -> Message:
-        """Return the question as a message to store; await `wait_logged` first, for the event's
-        id."""
+        """Return the question as a message to store; await `wait_logged` first."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
         if self.quotes:
             message["quotes"] = list(self.quotes)

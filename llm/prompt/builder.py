@@ -76,8 +76,7 @@ class Persona(PersonaKeys):
 
 @dataclass(frozen=True, slots=True)
 class Personas:
-    """The tendril's own persona, those of a folder by file name, and the errors of files there
-    that could not be read."""
+    """The tendril's own persona, those of a folder by file name, and errors of files there."""
 
     own: Persona
     by_name: Mapping[str, Persona]
@@ -179,8 +178,7 @@ class PromptRequest:
     """The request for a prompt: a question in a room, the persona that answers, the `values` of its
     `$names`, the available tools, and the person whom they serve.
 
-    `reading` is what was read from the question, `context` its time and time zone; None: now, in
-    UTC.
+    `reading` is how the question was read, `context` its time and zone; None: now, in UTC.
     """
 
     text: str
@@ -212,8 +210,7 @@ class Prompt:
 
 
 class PromptBuilder:
-    """Personas and skills as their files have them at the moment, and the tools of the connected
-    MCP servers."""
+    """Personas and skills as their files are now, and the tools of the MCP servers."""
 
     def __init__(self) -> None:
         self.personas = Personas(Persona(text=""), {}, {})

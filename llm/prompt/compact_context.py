@@ -34,8 +34,7 @@ class CompactPromptContext:
     """The prompt for one question to a small model.
 
     `is_unsure`: none of the lines that were found surely answers the question, which only people
-    here can. The model is then told that it may find nothing; if there are no lines at all, it is
-    shown the last ones.
+    here can. The model is then told that it may find nothing; without lines, it sees the last.
     """
 
     def __init__(
@@ -64,16 +63,20 @@ class CompactPromptContext:
         self._quoted: list[ShownText] = []
 
     async def load(self) -> None:
-        """Read the last turn if the question follows up on it, and the last lines if it is about
-        them or unsure."""
+        """Read the last turn or the last lines, if the question follows up on them."""
         given, window = self._given, self._given.log_window
         if self._reading.follows_up and not self._lines:
             turns = await given.store.turns(given.conversation, limit=1)
             if turns and self._now() - turns[-1].time < _FOLLOW_UP_WITHIN:
-                quoted = list(texts_shown(turns[-1]))
+                quoted, messages = list(texts_shown(turns[-1])), turns[-1].messages
                 # Where lines are quoted in place of the model, it would only invent more of them.
                 if not (quoted and self._profile.quotes == "all"):
-                    self.past, self._quoted = _retold(turns[-1].messages), quoted
+                    self._quoted = quoted
+                    said = (m["content"] for m in reversed(messages) if m["role"] == "assistant")
+                    if answer := next(said, None):  # without the tool calls
+                        shown = _LINK.sub("", answer)[:_MAX_ANSWER_LENGTH]
+                        question = asked(escape_tags(messages[0]["content"]))
+                        self.past = [question, {"role": "assistant", "content": shown}]
         if window and not self._lines and (self._is_unsure or self._is_about_talk):
             self._lines, self._are_recent = await window.recent(_RECENT_LINES), True
         if self._is_unsure and not self._is_about_talk:
@@ -95,8 +98,17 @@ class CompactPromptContext:
         """
         while self._lines and sum(map(len, map(_line, self._lines))) > self._limit:
             self._drop_line()
+        question = asked(escape_tags(self._given.question.text))["content"]
+        notes = [self._notes] if self._notes else []
+        if self._reading.is_one_of(_ABOUT_TIME):
+            notes.append(f"It is {self._now():%A %d %B %Y, %H:%M %Z}.")
+        system: Message = {"role": "system", "content": self._given.system}
         while True:
-            messages = [*self._messages(), *steps]
+            # No tags around the lines: a small model recites them.
+            lines = [*map(_line, self._lines), *notes]
+            content = "\n".join([*lines, *([""] if lines else []), question])
+            message = self._given.with_image({"role": "user", "content": content})
+            messages = [system, *self.past, message, *steps]
             # A prompt within the budget is far below any window, so the server need not count it.
             characters = sum(len(message["content"] or "") for message in messages)
             if characters <= self._limit:
@@ -123,18 +135,6 @@ class CompactPromptContext:
         """Store the question and the messages that answer it."""
         await self._given.remember(self._now(), messages)
 
-    def _messages(self) -> list[Message]:
-        question = escape_tags(self._given.question.text)
-        notes = [self._notes] if self._notes else []
-        if self._reading.is_one_of(_ABOUT_TIME):
-            notes.append(f"It is {self._now():%A %d %B %Y, %H:%M %Z}.")
-        # No tags around the lines: a small model recites them.
-        lines = [_line(event) for event in self._lines]
-        shown = [*lines, *notes, *([""] if lines or notes else []), asked(question)["content"]]
-        system: Message = {"role": "system", "content": self._given.system}
-        message: Message = {"role": "user", "content": "\n".join(shown)}
-        return [system, *self.past, self._given.with_image(message)]
-
 
 def asked(question: str) -> Message:
     """Return a question in the form of which a small model answers it."""
@@ -146,14 +146,3 @@ def _line(event: Event) -> str:
     text = " ".join(event.text.split())
     action = event.type is EventType.ACTION
     return escape_tags(f"* {event.nick} {text}" if action else f"<{event.nick}> {text}")
-
-
-def _retold(messages: Sequence[Message]) -> list[Message]:
-    """Return the question and the answer of an earlier turn, without its tool calls."""
-    answer = next((m["content"] for m in reversed(messages) if m["role"] == "assistant"), None)
-    if not answer:
-        return []
-    return [
-        asked(escape_tags(messages[0]["content"])),
-        {"role": "assistant", "content": _LINK.sub("", answer)[:_MAX_ANSWER_LENGTH]},
-    ]

@@ -1,5 +1,4 @@
-"""The prompt of a conversation for a capable model: the channel, the conversation's own turns, and
-the question.
+"""The prompt of a conversation for a capable model: the channel, its own turns, the question.
 
 The order is that of change, so that the engine's prefix cache stays valid
 (docs/decisions/0001-append-only-prompts.md): the system message, the same for a whole channel; then
@@ -71,8 +70,7 @@ class PromptInput:
 
     @property
     def live_window(self) -> LogWindow | None:
-        """The log window if it continues from one question to the next, which a view `since` a time
-        does not."""
+        """The log window if it continues from one question to the next; no view by time does."""
         return self.log_window if self.log_window and self.log_window.since is None else None
 
     def with_image(self, question: Message) -> Message:
@@ -94,8 +92,7 @@ class PromptContext:
     """The prompt for one question of a conversation.
 
     `sections` are memory and what else stands beside the question, the most important last. Lines
-    and turns may take a `share` of the model's window, and at most `most_tokens` (None: no other
-    limit).
+    and turns may take a `share` of the model's window, and at most `most_tokens`, if not None.
     """
 
     is_lost = False  # it shows the conversation that a question may follow up on

@@ -18,12 +18,7 @@ from llm.log_questions import (
     answer_about_log,
     log_question,
 )
-from llm.messages.message import (
-    MERGED_TYPES,
-    render_answer,
-    render_line,
-    render_membership,
-)
+from llm.messages.message import MERGED_TYPES, render_answer, render_line, render_membership
 from llm.reading.reading import ABOUT_LOG, ABOUT_TALK, FROM_HERE, NOT_ASKED, OF_WORLD, Reading
 from llm.retrieval import Retrieval
 from storage.chat_log import statistics
@@ -120,8 +115,7 @@ class LogWindow:
 
         The window only grows at its end, so that the engine's prefix cache stays valid, until it is
         full or people have said more than three times the `last` lines in it. Then it starts
-        afresh, with the `last` lines by people, in half of the characters: rarely and far. Raises
-        StorageError.
+        afresh, with the `last` lines by people, in half of the characters. Raises StorageError.
         """
         if self.last == 0 or characters <= 0:
             return []
@@ -138,8 +132,15 @@ class LogWindow:
         found = list(self._render(events, await answers(asked), characters // _LONGEST_SHARE))
         said, size = sum(line.is_said for line in found), sum(len(line.text) + 1 for line in found)
         if size > characters or (live and said > _MAX_GROWTH * self.last):
-            said, most = (self.last, characters // 2) if live else (said, characters)
-            found = _newest(found, said, most)
+            said, size = (self.last, characters // 2) if live else (said, characters)
+            kept: list[WindowLine] = []
+            for line in reversed(found):
+                size -= len(line.text) + 1
+                said -= line.is_said
+                if size < 0 or said < 0:
+                    break
+                kept.append(line)
+            found = kept[::-1]
         if live:
             self.starts[key] = found[0].id if found else self.anchor
         return found
@@ -244,8 +245,7 @@ class LogWindow:
         return from_micros(self.anchor * 1_000)  # ids of the log follow time
 
     async def lately(self) -> QuotedAnswer | None:
-        """Quote the last lines that people said, for a question about the current conversation;
-        None if there are none."""
+        """Quote the last lines of people for a question about the conversation, if any."""
         said = [
             event
             for event in await self.recent(_RECENT_LINES)
@@ -267,18 +267,6 @@ class LogWindow:
 
     def _query(self) -> Query:
         return replace(self.before(), since=self.since)
-
-
-def _newest(lines: Sequence[WindowLine], most_said: int, characters: int) -> list[WindowLine]:
-    """Return the newest lines, up to so many by people and so many characters."""
-    kept: list[WindowLine] = []
-    for line in reversed(lines):
-        characters -= len(line.text) + 1
-        most_said -= line.is_said
-        if characters < 0 or most_said < 0:
-            break
-        kept.append(line)
-    return kept[::-1]
 
 
 async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer | None:

@@ -55,8 +55,8 @@ class Worker:
         """Acquire the lock, then run jobs until cancelled."""
         async with wait_for_lock(self._lock, _POLL_INTERVAL), asyncio.TaskGroup() as tasks:
             while True:
-                # Cleared before claiming: a job added from here on sets it again, so that
-                # `_wait_for_work` returns at once and no wake-up is lost.
+                # Cleared before claiming: a job added from here on sets it again, so that the wait
+                # below returns at once and no wake-up is lost.
                 self._jobs.changed.clear()
                 due = None
                 try:
@@ -79,24 +79,35 @@ class Worker:
                     due = await self._jobs.next_due(self._handlers, now)
                 except StorageError as error:
                     _log.error("worker.no_jobs", error=str(error))
-                await self._wait_for_work(due)
-
-    async def _wait_for_work(self, due: datetime | None) -> None:
-        """Wait until a job is added or ends, until `due`, or for the polling interval."""
-        if self._running == 0 and not self._jobs.changed.is_set():
-            self.idle.set()
-        async with asyncio.TaskGroup() as tasks:
-            waits: list[asyncio.Task[Any]] = [tasks.create_task(self._jobs.changed.wait())]
-            if due:
-                waits.append(tasks.create_task(self._clock.sleep_until(due)))
-            await asyncio.wait(waits, timeout=_POLL_INTERVAL, return_when=asyncio.FIRST_COMPLETED)
-            for each in waits:
-                each.cancel()
-        self.idle.clear()
+                if self._running == 0 and not self._jobs.changed.is_set():
+                    self.idle.set()
+                async with asyncio.TaskGroup() as waiting:
+                    changed = waiting.create_task(self._jobs.changed.wait())
+                    waits: list[asyncio.Task[Any]] = [changed]
+                    if due:
+                        waits.append(waiting.create_task(self._clock.sleep_until(due)))
+                    await asyncio.wait(
+                        waits, timeout=_POLL_INTERVAL, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    for each in waits:
+                        each.cancel()
+                self.idle.clear()
 
     async def _execute(self, job: Job) -> None:
+        """Run the handler of a job and store the outcome."""
         try:
-            await self._attempt(job)
+            try:
+                # A job that outlives its lease could be claimed and run by another worker.
+                async with asyncio.timeout(LEASE.total_seconds()):
+                    result = await self._handlers[job.kind](job)
+            except (Unreachable, Busy):
+                await self._jobs.postpone(job, self._clock.now() + _UNREACHABLE_DELAY)
+            except Exception as error:  # noqa: BLE001 -- any exception of a job costs it an attempt
+                _log.warning("worker.failed", kind=job.kind, job=job.id, exc_info=True)
+                await self._jobs.fail(job, type(error).__name__)
+            else:
+                await self._jobs.finish(job, result)
+                _log.info("worker.done", kind=job.kind, job=job.id)
         except asyncio.CancelledError:  # the worker is stopping: this costs the job no attempt
             # Shielded, so that a second cancellation does not leave the job leased.
             with suppress(StorageError):
@@ -106,18 +117,3 @@ class Worker:
             _log.error("worker.not_told", kind=job.kind, job=job.id, error=str(error))
         self._running -= 1
         self._jobs.changed.set()
-
-    async def _attempt(self, job: Job) -> None:
-        """Run the handler of a job and store the outcome. Raises StorageError."""
-        try:
-            # A job that outlives its lease could be claimed and run by another worker meanwhile.
-            async with asyncio.timeout(LEASE.total_seconds()):
-                result = await self._handlers[job.kind](job)
-        except (Unreachable, Busy):
-            await self._jobs.postpone(job, self._clock.now() + _UNREACHABLE_DELAY)
-        except Exception as error:  # noqa: BLE001 -- any exception of a job costs it an attempt
-            _log.warning("worker.failed", kind=job.kind, job=job.id, exc_info=True)
-            await self._jobs.fail(job, type(error).__name__)
-        else:
-            await self._jobs.finish(job, result)
-            _log.info("worker.done", kind=job.kind, job=job.id)

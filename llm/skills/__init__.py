@@ -1,2 +1,1 @@
-"""Skills: abilities and instructions that enter a prompt only when a question calls for them
-(docs/skills.md)."""
+"""Skills: abilities that enter a prompt only for questions that call for them."""

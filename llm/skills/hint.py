@@ -25,8 +25,7 @@ class WorkedOut:
 
 @dataclass(frozen=True, slots=True)
 class HintContext:
-    """The time of a question, the time zone of the person asking, and how it was read, if it
-    was."""
+    """The time of a question, the asker's time zone, and how it was read, if it was."""
 
     now: datetime
     zone: tzinfo = UTC

@@ -161,16 +161,12 @@ class SkillRegistry:
         return cls(skills, errors)
 
     async def matching(
-        self,
-        question: str,
-        allowed: Collection[str] | None,
-        context: HintContext | None = None,
+        self, question: str, allowed: Collection[str] | None, context: HintContext | None = None
     ) -> list[Match]:
         """Return at most `MAX_MATCHES` skills that match a question, best first.
 
         A skill matches by a trigger, by words shared with its description, or because its hint
-        returns something. `allowed` restricts the names; None: all. The default `context` is the
-        present time in UTC.
+        returns something. `allowed` restricts the names; None: all. The default `context` is now.
         """
         asked = content_stems(question)
         skills = [each for each in self.skills.values() if allowed is None or each.name in allowed]

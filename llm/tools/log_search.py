@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -50,8 +51,7 @@ Present = Callable[[], Mapping[Place, Sequence[str]]]
 """Returns the nicks that are in each place now."""
 
 Answers = Callable[[Sequence[Event]], Awaitable[Mapping[int, str]]]
-"""Returns the whole answers of ours that these events are lines of, by the ids of the questions'
-events."""
+"""Returns the whole answers that these events are lines of, by the ids of the questions."""
 
 
 async def no_answers(events: Sequence[Event]) -> Mapping[int, str]:
@@ -59,25 +59,20 @@ async def no_answers(events: Sequence[Event]) -> Mapping[int, str]:
     return {}
 
 
-def _moment(given: object) -> object:
+def _moment(given: object, *, is_end: bool = False) -> object:
     """Parse a time in the form of rendered lines, without a zone unless it has an offset, or the
-    number of a line. Raises ValueError."""
+    number of a line. A day alone stands for its end if `is_end`. Raises ValueError."""
     text = str(given).strip().strip("[]") if given is not None else ""
     if not text:
         return None
     if text.isdecimal() and len(text) > len("20260301"):
         return int(text)
     try:
-        return datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError("write a time as 2026-03-01 12:00:00") from error
-
-
-def _end(given: object) -> object:
-    """Parse a time as `_moment` does; a day alone stands for its end."""
-    found = _moment(given)
-    is_day = isinstance(found, datetime) and len(str(given).strip()) == len("2026-03-01")
-    return found + _DAY if isinstance(found, datetime) and is_day else found
+    is_day = len(str(given).strip()) == len("2026-03-01")
+    return found + _DAY if is_end and is_day else found
 
 
 Bound = datetime | int | None
@@ -85,7 +80,7 @@ Bound = datetime | int | None
 
 _TEXT = WithJsonSchema({"type": "string", "maxLength": 40})
 Moment = Annotated[Bound, BeforeValidator(_moment), _TEXT]
-End = Annotated[Bound, BeforeValidator(_end), _TEXT]
+End = Annotated[Bound, BeforeValidator(partial(_moment, is_end=True)), _TEXT]
 Channel = Annotated[str, Field(max_length=200, description="only this channel")]
 
 
@@ -175,8 +170,7 @@ class LogTools:
         self,
         most: ResultLength,
         since: Annotated[
-            Moment,
-            Field(alias="from", description="2026-03-01 12:00:00, or the number of a line"),
+            Moment, Field(alias="from", description="2026-03-01 12:00:00, or the number of a line")
         ] = None,
         until: Annotated[
             End, Field(alias="to", description="the same; a day alone is included")
@@ -190,13 +184,28 @@ class LogTools:
         is_forward = since is not None
         query = replace(query, types=_READ, limit=most // _SHORTEST_LINE + 1)
         found = await self.log.find(query, newest=not is_forward)
-        events, whole = await self._with_answers(await self.log.shown_to_model(found))
+        read = await self.log.shown_to_model(found)
+        answers = await self.answers(read)
+        # Of each whole answer of ours only the first line, with the answer by its id.
+        events: list[Event] = []
+        whole: dict[int, str] = {}
+        told: set[int] = set()
+        for event in read:
+            question = event.reply_to if event.own else None
+            if question is None or question not in answers:
+                events.append(event)
+            elif question not in told:
+                told.add(question)
+                events.append(event)
+                whole[event.id] = answers[question]
         events = events if is_forward else events[::-1]
         lines: list[str] = []
         room = most - _NOTE_LENGTH
         for event in events:
             answer = whole.get(event.id)
-            line = self._line(event) if answer is None else self._answer(event, answer, most // 2)
+            line = self._line(event)
+            if answer is not None:
+                line = self._where(event) + render_answer(event, answer, most // 2, self.zone)
             room -= len(line) + 1
             if room < 0 and lines:
                 break
@@ -222,7 +231,26 @@ class LogTools:
         said last, how many lines they wrote, and where."""
         here = self.present() if self.present else None
         if nick:
-            return await self._person(nick, here)
+            who, name = nick.casefold(), escape_tags(nick)
+            query = Query(scope=self.scope, nick=nick, limit=1)
+            said, came = await self.log.for_model(
+                replace(query, types=SPOKEN), replace(query, types=_COMING)
+            )
+            lines = []
+            if here is not None:
+                places = [self._name(p) for p, n in here.items() if who in map(str.casefold, n)]
+                lines.append(f"{name} is now in: {', '.join(places) or 'none of the channels'}")
+            lines += [f"said last: {self._line(event)}" for event in said]
+            lines += [f"came or went last: {self._line(event)}" for event in came]
+            # The counters know no opt-outs: if the last line is not shown, nothing is told.
+            stats = await self.log.read(statistics.person, self.scope, nick) if said else None
+            if stats is None:
+                lines.append(f"no line of {name} is known here")
+            else:
+                where = ", ".join(f"{self._name(place)} {count:,}" for place, count in stats.places)
+                first = stats.first.astimezone(self.zone)
+                lines.append(f"{_lines(stats.lines)} since {first:%Y-%m-%d}: {where}")
+            return _quoting("\n".join(lines), [*said, *came])
         if here:
             return "\n".join(
                 f"{self._name(place)}: {', '.join(map(escape_tags, nicks))}"
@@ -247,25 +275,6 @@ class LogTools:
             for each in found
         )
         return "\n".join(lines) or "none"
-
-    async def _with_answers(
-        self, events: Sequence[Event]
-    ) -> tuple[Sequence[Event], Mapping[int, str]]:
-        """Return the events, of each whole answer of ours only the first, and those answers by the
-        ids of these."""
-        answers = await self.answers(events)
-        kept: list[Event] = []
-        whole: dict[int, str] = {}
-        seen: set[int] = set()
-        for event in events:
-            question = event.reply_to if event.own else None
-            if question is None or question not in answers:
-                kept.append(event)
-            elif question not in seen:
-                seen.add(question)
-                kept.append(event)
-                whole[event.id] = answers[question]
-        return kept, whole
 
     async def _search(
         self, text: str, within: Query, line_filter: LineFilter, most: ResultLength
@@ -315,58 +324,35 @@ class LogTools:
         heading = f"{_lines(len(events), at_least=has_more)} found{shown}:"
         return self._render([(heading, events[: within.limit])], most, note)
 
-    async def _person(self, nick: str, here: Mapping[Place, Sequence[str]] | None) -> QuotingText:
-        name = escape_tags(nick)
-        query = Query(scope=self.scope, nick=nick, limit=1)
-        said, came = await self.log.for_model(
-            replace(query, types=SPOKEN), replace(query, types=_COMING)
-        )
-        lines = []
-        if here is not None:
-            who = nick.casefold()
-            places = [self._name(p) for p, n in here.items() if who in map(str.casefold, n)]
-            lines.append(f"{name} is now in: {', '.join(places) or 'none of the channels'}")
-        lines += [f"said last: {self._line(event)}" for event in said]
-        lines += [f"came or went last: {self._line(event)}" for event in came]
-        # The counters know no opt-outs: if the last line is not shown, nothing is told.
-        stats = await self.log.read(statistics.person, self.scope, nick) if said else None
-        if stats is None:
-            lines.append(f"no line of {name} is known here")
-        else:
-            where = ", ".join(f"{self._name(place)} {count:,}" for place, count in stats.places)
-            first = stats.first.astimezone(self.zone)
-            lines.append(f"{_lines(stats.lines)} since {first:%Y-%m-%d}: {where}")
-        return _quoting("\n".join(lines), [*said, *came])
-
     async def _within(self, channel: str, after: Bound, before: Bound) -> Query:
-        """Return the query for a channel and a span of time. Raises ToolError if the channel has no
-        log in scope."""
+        """Return the query for a channel and a span. Raises ToolError for an unknown channel."""
         anchor = self.before.id if isinstance(self.before, PendingEvent) else self.before
         ends = [each for each in (anchor, before) if isinstance(each, int) and each]
+        named = ChannelName.parse(channel)
+        if named:
+            known = [each.place for each in await self.log.read(statistics.channels, self.scope)]
+            # Its name may lack the sign.
+            tried = (named, replace(named, channel=f"#{named.channel}"))
+            fitting = (
+                name
+                for name in tried
+                for place in known
+                if name.network in (None, place.network)
+                and place.channel.casefold() == name.channel.casefold()
+            )
+            named = next(fitting, None)
+            if named is None:
+                there = ", ".join(map(self._name, known)) or "none"
+                raise ToolError(
+                    f"channel: there is none of this name to be read; there are: {there}"
+                )
         return Query(
             scope=self.scope,
             since=self._aware(after) if isinstance(after, datetime) else None,
             after_id=after - 1 if isinstance(after, int) else None,
             until=self._aware(before) if isinstance(before, datetime) else None,
             before_id=min(ends, default=None),
-        ).in_channel(await self._channel(channel))
-
-    async def _channel(self, text: str) -> ChannelName | None:
-        """Return the name of a channel, which may lack its sign; None for no text. Raises ToolError
-        if it has no log in scope."""
-        if (name := ChannelName.parse(text)) is None:
-            return None
-        known = [each.place for each in await self.log.read(statistics.channels, self.scope)]
-        for found in (name, replace(name, channel=f"#{name.channel}")):
-            named = (
-                place.channel.casefold() == found.channel.casefold()
-                for place in known
-                if found.network in (None, place.network)
-            )
-            if any(named):
-                return found
-        there = ", ".join(map(self._name, known)) or "none"
-        raise ToolError(f"channel: there is none of this name to be read; there are: {there}")
+        ).in_channel(named)
 
     async def _time(self, bound: datetime | int) -> datetime:
         """Return a time, or that of a line. Raises ToolError if there is no such line."""
@@ -381,8 +367,7 @@ class LogTools:
         return time if time.tzinfo else time.replace(tzinfo=self.zone)
 
     def _render(self, blocks: Iterable[_Block], most: ResultLength, note: str = "") -> QuotingText:
-        """Render the best lines of blocks that fit, those of each block in order of time, then a
-        note."""
+        """Render the best lines of blocks that fit, in order of time, then a note."""
         room, left_out = most - _NOTE_LENGTH, 0
         parts: list[str] = []
         quoted: list[Event] = []
@@ -405,9 +390,6 @@ class LogTools:
     def _line(self, event: Event, link: str | None = None) -> str:
         """Render a line for the model, with its channel if the scope has several."""
         return f"{self._where(event)}{render_line(event, self.zone)}{f'  {link}' if link else ''}"
-
-    def _answer(self, event: Event, answer: str, longest: int) -> str:
-        return f"{self._where(event)}{render_answer(event, answer, longest, self.zone)}"
 
     def _where(self, event: Event) -> str:
         one_place = self.scope.places is not None and len(self.scope.places) == 1

@@ -148,8 +148,7 @@ class ImageResult:
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """Result of a call as the model reads it, optionally with an image; `ok` if the tool succeeded,
-    `indeterminate` if it failed and may have had an effect all the same. `shown` are the log lines
-    in it."""
+    `indeterminate` if it failed and may have had an effect. `shown` are the log lines in it."""
 
     text: str
     ok: bool
@@ -176,7 +175,21 @@ def tool(function: F | None = None, /, **options: Unpack[ToolKeywords]) -> F | C
     """
 
     def mark(function: F) -> F:
-        _require_usable(function)
+        name = getattr(function, "__qualname__", repr(function))
+        is_async = inspect.iscoroutinefunction(function)
+        if not is_async:
+            raise TypeError(f"@tool {name}: write it as `async def`")
+        if MCP_SEPARATOR in function.__name__.strip("_"):
+            belong = f"names with {MCP_SEPARATOR} belong to the tools of MCP servers"
+            raise TypeError(f"@tool {name}: {belong}")
+        if not inspect.getdoc(function):
+            why = "write a docstring; it tells the model what the tool does"
+            raise TypeError(f"@tool {name}: {why}")
+        for each in inspect.signature(function).parameters.values():
+            if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+                raise TypeError(f"@tool {name}: name each parameter; {each} has no schema")
+            if each.annotation is each.empty and each.name != "self":
+                raise TypeError(f"@tool {name}: give the parameter {each.name} a type")
         setattr(function, _MARK, ToolOptions(**options))
         return function
 
@@ -209,8 +222,7 @@ class Toolbox:
     def from_owners(
         cls, *owners: object, asker: Asker = NOBODY, length: int = MAX_RESULT_LENGTH
     ) -> Toolbox:
-        """Create a toolbox from owners: objects with marked methods, marked functions, or instances
-        of `ToolSource`."""
+        """Create a toolbox of objects with marked methods, marked functions, and `ToolSource`s."""
         tools = (
             owner.tools() if isinstance(owner, ToolSource) else map(describe, tools_of(owner))
             for owner in owners
@@ -296,8 +308,7 @@ class Toolbox:
         run: RunSoFar = _AT_START,
     ) -> object:
         """Run a tool as `call` does, and return its result as a JSON-compatible value or an
-        `ImageResult`. Raises only ToolError, and IndeterminateToolError for a timeout or a
-        crash."""
+        `ImageResult`. Raises ToolError, IndeterminateToolError for a timeout or a crash."""
         item = self._tools.get(name)
         if item is None:
             raise ToolError(f"no such tool; there are: {', '.join(self._tools)}")
@@ -389,26 +400,8 @@ def _marked_names(kind: type[Any]) -> list[str]:
     return [name for name, method in methods if hasattr(method, _MARK)]
 
 
-def _require_usable(function: Callable[..., object]) -> None:
-    name = getattr(function, "__qualname__", repr(function))
-    if not inspect.iscoroutinefunction(function):
-        raise TypeError(f"@tool {name}: write it as `async def`")
-    if MCP_SEPARATOR in function.__name__.strip("_"):
-        raise TypeError(
-            f"@tool {name}: names with {MCP_SEPARATOR} belong to the tools of MCP servers"
-        )
-    if not inspect.getdoc(function):
-        raise TypeError(f"@tool {name}: write a docstring; it tells the model what the tool does")
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TypeError(f"@tool {name}: name each parameter; {parameter} has no schema")
-        if parameter.annotation is parameter.empty and parameter.name != "self":
-            raise TypeError(f"@tool {name}: give the parameter {parameter.name} a type")
-
-
 def describe(function: Callable[..., Awaitable[object]], more: str = "") -> Tool:
-    """Return the tool of a marked function or bound method; `more` is appended to the description
-    for the model."""
+    """Return the tool of a marked function or method; `more` is added to its description."""
     # `_read` is cached by the plain function; only `run` differs between instances.
     found = replace(_read(getattr(function, "__func__", function)), run=function)
     if not more:

@@ -24,8 +24,7 @@ loopback, fc00::/7 (unique local, among them the metadata servers of clouds), fe
 IPv4 addresses."""
 
 _NAT64 = IPv6Network("64:ff9b::/96")
-"""The exception: IPv4 addresses as networks without IPv4 name them (RFC 6052). What counts is the
-address inside."""
+"""The exception: IPv4 addresses in networks without IPv4 (RFC 6052), which count themselves."""
 
 _SPECIAL = tuple(
     ip_network(each)
@@ -82,15 +81,13 @@ Resolve = Callable[[str, int], Awaitable[Sequence[Endpoint]]]
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
     """The addresses and ports that pages may be fetched from. The default is meant for production;
-    `allowed` adds addresses, for a program that fetches from its own server, and `ports` None
-    allows any port."""
+    `allowed` adds addresses, such as those of a server of one's own; `ports` None: any port."""
 
     allowed: frozenset[IPAddress] = frozenset()
     ports: frozenset[int] | None = field(default=_PORTS)
 
     def is_public(self, address: str) -> bool:
-        """Return whether a numeric address is allowed: public and not of this machine, or listed in
-        `allowed`."""
+        """Return whether an address is allowed: public and not ours, or in `allowed`."""
         if not is_address(address):
             return False
         ip = ip_address(address)

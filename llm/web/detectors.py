@@ -89,12 +89,7 @@ _PYPI = Fields(
 )
 _NPM = Fields(
     "name",
-    {
-        "about": "description",
-        "version": "version",
-        "licence": "license",
-        "needs": "dependencies",
-    },
+    {"about": "description", "version": "version", "licence": "license", "needs": "dependencies"},
 )
 _CRATE = Fields(
     "name",
@@ -114,8 +109,7 @@ class Detector:
     """A kind of page, whose URL without scheme and "www." matches `pattern`.
 
     `source` is the template of the URL to fetch, filled in with the groups of the match. `fields`
-    tell what is where in its JSON; None: the source is plain text. A repository also has the text
-    of the page itself.
+    tell what is where in its JSON; None: it is plain text. A repository has its page's text, too.
     """
 
     kind: str
@@ -170,9 +164,7 @@ DETECTORS = (
     ),
     Detector("paste", rf"pastebin\.com/{_CODE}", "https://pastebin.com/raw/{code}"),
     Detector(
-        "paste",
-        rf"paste\.debian\.net/(?:hidden/)?{_CODE}",
-        "https://paste.debian.net/plain/{code}",
+        "paste", rf"paste\.debian\.net/(?:hidden/)?{_CODE}", "https://paste.debian.net/plain/{code}"
     ),
     Detector("paste", rf"dpaste\.com/{_CODE}", "https://dpaste.com/{code}.txt"),
     Detector("paste", rf"bpa\.st/{_CODE}", "https://bpa.st/raw/{code}"),

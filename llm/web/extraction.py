@@ -40,8 +40,7 @@ class Extracted:
 
 
 async def extract(page: bytes, url: str, *, is_feed: bool = False) -> Extracted:
-    """Return the readable parts of an HTML page, or of an RSS or Atom feed. Raises PageUnreadable
-    and ExtraMissing."""
+    """Return the parts of an HTML page or a feed. Raises PageUnreadable and ExtraMissing."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__, url, "feed" if is_feed else "page"),
         stdin=asyncio.subprocess.PIPE,
@@ -70,45 +69,33 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
     page, url, kind = sys.stdin.buffer.read(), *sys.argv[1:]
+    parts: dict[str, str | None]
     try:
-        parts = _feed_parts(page) if kind == "feed" else _page_parts(page, url)
+        if kind == "feed":
+            import feedparser
+
+            read = feedparser.parse(io.BytesIO(page))
+            entries = []
+            for each in read.entries[:_MAX_ENTRIES]:  # the first ones usually are the newest
+                time = each.get("published") or each.get("updated") or ""
+                summary = " ".join(html.unescape(_TAG.sub(" ", each.get("summary", ""))).split())
+                head = f"{time} {each.get('title', '')}".strip()
+                lines = head, each.get("link", ""), summary[:_MAX_SUMMARY_LENGTH]
+                entries.append("\n".join(filter(None, lines)))
+            text = "\n\n".join(entries)
+            parts = {"title": read.feed.get("title"), "description": read.feed.get("subtitle")}
+        else:
+            import trafilatura
+
+            found = trafilatura.extract(page, url=url, include_comments=False, favor_recall=True)
+            text = found or ""
+            about = trafilatura.extract_metadata(page, default_url=url)
+            names = ("title", "author", "date", "description")
+            parts = {name: getattr(about, name) for name in names} | {"site": about.sitename}
     except ImportError:
         sys.exit(_EXTRA_MISSING_STATUS)
+    parts["text"] = text[:_MAX_TEXT_LENGTH]
     json.dump({name: part or "" for name, part in parts.items()}, sys.stdout)
-
-
-def _feed_parts(feed: bytes) -> dict[str, str | None]:
-    """Return the parts of a feed; its text has the first entries, which usually are the newest."""
-    import feedparser
-
-    read = feedparser.parse(io.BytesIO(feed))
-    entries = []
-    for each in read.entries[:_MAX_ENTRIES]:
-        head = f"{each.get('published') or each.get('updated') or ''} {each.get('title', '')}"
-        summary = " ".join(html.unescape(_TAG.sub(" ", each.get("summary", ""))).split())
-        lines = head.strip(), each.get("link", ""), summary[:_MAX_SUMMARY_LENGTH]
-        entries.append("\n".join(filter(None, lines)))
-    return {
-        "title": read.feed.get("title"),
-        "description": read.feed.get("subtitle"),
-        "text": "\n\n".join(entries)[:_MAX_TEXT_LENGTH],
-    }
-
-
-def _page_parts(page: bytes, url: str) -> dict[str, str | None]:
-    """Return the parts of an HTML page."""
-    import trafilatura
-
-    text = trafilatura.extract(page, url=url, include_comments=False, favor_recall=True) or ""
-    about = trafilatura.extract_metadata(page, default_url=url)
-    return {
-        "title": about.title,
-        "author": about.author,
-        "date": about.date,
-        "site": about.sitename,
-        "description": about.description,
-        "text": text[:_MAX_TEXT_LENGTH],
-    }
 
 
 if __name__ == "__main__":

@@ -94,8 +94,7 @@ class _Target:
 
 
 class Fetcher:
-    """HTTP fetcher with a cache. `policy` and `resolver` determine the allowed addresses, `tls` the
-    trusted certificates."""
+    """Fetcher with a cache, for addresses by `policy` and `resolver`; `tls`: whom it trusts."""
 
     def __init__(
         self,
@@ -116,8 +115,7 @@ class Fetcher:
     ) -> Page:
         """Return the page of a URL, cached for ten minutes, if its media type is in `types`.
 
-        For a documented API (`is_api`), robots.txt is ignored. Raises PageRefused, PageUnreadable
-        and ExtraMissing.
+        For a documented API (`is_api`), robots.txt is ignored. Raises PageError.
         """
         key = url.partition("#")[0]
         known: Page | None = self._cached(key)
@@ -187,10 +185,24 @@ class Fetcher:
         return rules
 
     async def _check(self, url: str) -> _Target:
-        """Validate a URL and resolve its host, whose addresses must all be public. Raises
-        PageError."""
-        parsed = _parse(url)
-        host = parsed.raw_host.decode("ascii")
+        """Validate a URL, an absolute one without credentials, and resolve its host, whose
+        addresses must all be public. Raises PageError."""
+        if len(url) > _MAX_URL_LENGTH:
+            raise PageRefused(f"its address has more than {_MAX_URL_LENGTH} characters")
+        # Parsers disagree about the host in URLs with whitespace or backslashes.
+        if _ODD.search(url):
+            raise PageRefused("its address has a blank or a backslash in it")
+        try:
+            parsed = httpx2.URL(url)
+            host = parsed.raw_host.decode("ascii")
+        except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
+            raise PageRefused("that is no address of a page") from error
+        if parsed.scheme not in ("http", "https"):
+            raise PageRefused("only http and https pages are read")
+        if parsed.userinfo:
+            raise PageRefused("its address has a name or a password in it")
+        if not host:
+            raise PageRefused("its address has no host")
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
         # Other ports belong to other services, which a request could disturb.
         if self._policy.ports is not None and port not in self._policy.ports:
@@ -211,8 +223,7 @@ class Fetcher:
 
     @asynccontextmanager
     async def _request(self, target: _Target) -> AsyncIterator[httpx2.Response]:
-        """Yield the response of the first endpoint that accepts a connection, its body unread.
-        Raises PageUnreadable."""
+        """Yield the response of the first endpoint that answers. Raises PageUnreadable."""
         # No proxies from the environment: a proxy would resolve the host again, unchecked.
         tls = self._tls or _trusted_certificates()
         client = httpx2.AsyncClient(verify=tls, trust_env=False, timeout=self._limits.time)
@@ -257,27 +268,6 @@ class Fetcher:
         self._cache[key] = value, asyncio.get_running_loop().time() + _CACHE_SECONDS
         while len(self._cache) > _CACHE_SIZE:
             self._cache.popitem(last=False)
-
-
-def _parse(url: str) -> httpx2.URL:
-    """Parse an absolute http or https URL without credentials. Raises PageRefused."""
-    if len(url) > _MAX_URL_LENGTH:
-        raise PageRefused(f"its address has more than {_MAX_URL_LENGTH} characters")
-    # Parsers disagree about the host in URLs with whitespace or backslashes.
-    if _ODD.search(url):
-        raise PageRefused("its address has a blank or a backslash in it")
-    try:
-        parsed = httpx2.URL(url)
-        host = parsed.raw_host.decode("ascii")
-    except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
-        raise PageRefused("that is no address of a page") from error
-    if parsed.scheme not in ("http", "https"):
-        raise PageRefused("only http and https pages are read")
-    if parsed.userinfo:
-        raise PageRefused("its address has a name or a password in it")
-    if not host:
-        raise PageRefused("its address has no host")
-    return parsed
 
 
 def _join(url: httpx2.URL, location: str) -> str:

@@ -41,8 +41,7 @@ def address_key(address: str) -> str:
 
 
 def addresses_in(text: str) -> set[str]:
-    """Return the keys of the addresses in a text. As people also write `example.org/notes`, each
-    word may be one."""
+    """Return the keys of the addresses in a text; any word, `example.org/notes`, may be one."""
     found = [*_WITH_SCHEME.findall(text), *(word.lstrip("<([{\"'") for word in text.split())]
     return {address_key(without_punctuation(each)) for each in found}
 

@@ -94,8 +94,7 @@ async def _read_itself(fetcher: Fetcher, url: str) -> PageText:
 
 
 async def read_title(fetcher: Fetcher, url: str) -> str:
-    """Return the title of an HTML page on one line, "" when it has none, without parsing the page.
-    Raises PageError."""
+    """Return the title of an HTML page on one line, "" if it has none. Raises PageError."""
     page = await fetcher.fetch(url, _HTML)
     match = _TITLE.search(page.text)
     return " ".join(html.unescape(match[1]).split()) if match else ""

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import Field, field_validator
 
 from terrarium.config import Settings
 
 PUBLIC_ENGINES = "ddgs"
 """Value of `search` for the metasearch library of that name."""
-
-
-def _search(text: str) -> str:
-    if text in ("", PUBLIC_ENGINES):
-        return text
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(
-            f'write "{PUBLIC_ENGINES}", or the address of a SearXNG server, "https://..."'
-        )
-    return text.rstrip("/")
 
 
 class PagesSettings(Settings):
@@ -34,8 +23,19 @@ class PagesSettings(Settings):
         description="whether models may open pages whose addresses people write; only public"
         " addresses are ever opened",
     )
-    search: Annotated[str, AfterValidator(_search)] = Field(
+    search: str = Field(
         "",
         description='what models search the web with: "ddgs" (public search engines, by the library'
         ' of that name), the address of a SearXNG server, or "" for nothing',
     )
+
+    @field_validator("search")
+    @classmethod
+    def _is_an_engine(cls, value: str) -> str:
+        parts = urlsplit(value)
+        is_address = parts.scheme in ("http", "https") and parts.hostname
+        if value not in ("", PUBLIC_ENGINES) and not is_address:
+            raise ValueError(
+                f'write "{PUBLIC_ENGINES}", or the address of a SearXNG server, "https://..."'
+            )
+        return value.rstrip("/")

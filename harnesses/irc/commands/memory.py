@@ -14,7 +14,7 @@ from harnesses.irc.policy.requests import (
 from harnesses.irc.services import BotServices
 from llm.memory.room import RoomMemory, fact_key, statement_in
 from llm.scheduling.cron_schedule import is_zone
-from llm.skills.world_clock.places import zone_name
+from llm.skills.world_clock import zone_name
 from storage.memory.memories import Memory
 from storage.queues.reminders import Reminders
 

@@ -40,17 +40,10 @@ _NAME = re.compile(r"\d[\d.]*(?:[-/x.:]\d[\d.]*)+")
 _DIVISION = re.compile(r"\d+/\d+")
 _LOOSE = re.compile(r"[\d(]\S* \S+ \S")  # a sum with spaces, which few names have
 
-
 _STORED = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
-
-
-def _words(name: str) -> frozenset[str]:
-    listed = _STORED[name].split()
-    return frozenset([*listed, *map(plain_word, listed)])
-
-
-_ASKING, _EXPLICIT, _CONJUNCTIONS, _NAMES, _MANY, _EACH = map(
-    _words, ("asking", "explicit", "conjunctions", "names", "many", "each")
+_ASKING, _EXPLICIT, _CONJUNCTIONS, _NAMES, _MANY, _EACH = (
+    frozenset([*(listed := _STORED[name].split()), *map(plain_word, listed)])
+    for name in ("asking", "explicit", "conjunctions", "names", "many", "each")
 )
 """Words around a sum or a measure, as `words.toml` explains."""
 
@@ -86,10 +79,26 @@ def _is_asking(word: str) -> bool:
 
 
 def _answer_in(text: str) -> str | None:
-    """Return the answer to a text in the form of `_symbols_of` that is a sum; None if it is none,
-    such as a number alone. Raises DivisionByZero."""
+    """Return the answer to a text in digits and symbols that is a sum; None if it is none, such as
+    a number alone. Raises DivisionByZero."""
     if match := _LIST.fullmatch(text):
-        return _list_answer(match[1], match[2])
+        name, listed = match.groups()
+        parts = [part for part in _SEPARATOR.split(listed) if part]
+        numbers = [number for part in parts if (number := _number_in(part)) is not None]
+        # "1,200,300" may be one number or three.
+        is_separated = any(sign in listed for sign in (", ", ";", " and "))
+        is_grouped = not is_separated and any("," in part for part in parts)
+        what = _LISTS[name]
+        most = 2 if what == "-" else _MAX_VALUES
+        if is_grouped or len(numbers) != len(parts) or not 2 <= len(numbers) <= most:
+            return None
+        told = [format_number(number) for number in numbers]
+        text = what.join(told) if what in "+*-" else f"{what}({', '.join(told)})"
+        try:
+            value = evaluate(f"abs({text})" if what == "-" else text).value
+        except ExpressionError:
+            return None
+        return f"The {name} of {', '.join(told[:-1])} and {told[-1]} is {_about(value)}."
     try:
         if share := _SHARE.fullmatch(text):
             text = f"{share[1]} is % of {share[2]}"
@@ -128,16 +137,6 @@ def _answer_about_things(words: Sequence[str]) -> str | None:
     return _answer_in(f" {signs[0]} ".join(numbers))
 
 
-def _symbols_of(text: str) -> str:
-    """Return a text in lower case with its words for numbers and operations replaced by digits and
-    symbols, without "the"."""
-    words = numbers_in_digits(text.lower()).replace("%", " % ").split()
-    text = " ".join(word for word in words if word != "the")
-    text = _PHRASE.sub(lambda match: f" {_SYMBOLS[match[0]]} ", text)
-    text = " ".join(_ORDINAL_POWER.sub(r"^ \1", text).split())
-    return text.replace(", - ", " - ").replace(", + ", " + ")  # "500, less 18"
-
-
 def _number_in(text: str) -> Fraction | None:
     """Parse a number in digits such as "2.5", "1,000" or "½"; None for other text."""
     try:
@@ -146,26 +145,6 @@ def _number_in(text: str) -> Fraction | None:
         return None
     is_number = isinstance(found.value, Fraction) and not found.is_operation
     return Fraction(found.value) if is_number else None
-
-
-def _list_answer(name: str, listed: str) -> str | None:
-    """Return the answer about a list of numbers, None if it is ambiguous: "1,200,300" may be one
-    number or three."""
-    parts = [part for part in _SEPARATOR.split(listed) if part]
-    numbers = [number for part in parts if (number := _number_in(part)) is not None]
-    is_separated = any(sign in listed for sign in (", ", ";", " and "))
-    is_grouped = not is_separated and any("," in part for part in parts)
-    what = _LISTS[name]
-    most = 2 if what == "-" else _MAX_VALUES
-    if is_grouped or len(numbers) != len(parts) or not 2 <= len(numbers) <= most:
-        return None
-    told = [format_number(number) for number in numbers]
-    text = what.join(told) if what in "+*-" else f"{what}({', '.join(told)})"
-    try:
-        value = evaluate(f"abs({text})" if what == "-" else text).value
-    except ExpressionError:
-        return None
-    return f"The {name} of {', '.join(told[:-1])} and {told[-1]} is {_about(value)}."
 
 
 def _about(value: Number) -> str:
@@ -262,13 +241,14 @@ def conversion_in(asked: str, *, is_sure: bool = False) -> str | None:
 
 
 def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
-    """Return the units in a question, each with the number before it; none if its words have
-    another meaning."""
+    """Return the units in a question, each with the number before it; none if unsure."""
     found: list[Measure] = []
     number: Fraction | None = None
     at, others, is_linked = 0, 0, True
     while at < len(sentence):
-        word, named = sentence.word(at), _unit_at(sentence, at)
+        word, ends = sentence.word(at), range(min(at + _MOST_TOKENS, len(sentence)), at, -1)
+        units = ((u, end) for end in ends if (u := unit_of(sentence.between(at, end))))
+        named = next(units, None)
         is_inch = number is not None or (found and at == len(sentence) - 1)
         if named and (not _is_asking(word) or is_inch or named[1] > at + 1):
             unit, at = named
@@ -288,11 +268,6 @@ def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
         else:
             return []
     return found if number is None else []
-
-
-def _unit_at(sentence: Sentence, at: int) -> tuple[Unit, int] | None:
-    ends = range(min(at + _MOST_TOKENS, len(sentence)), at, -1)
-    return next(((u, end) for end in ends if (u := unit_of(sentence.between(at, end)))), None)
 
 
 def _count_at(sentence: Sentence, at: int) -> tuple[Fraction, int] | None:
@@ -336,7 +311,11 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a sum or conversion that the question consists of, or else of the sum
     that it contains: a whole answer if it surely asks for a calculation only."""
     asked = plain(question)
-    words = _symbols_of(asked).split()
+    words = numbers_in_digits(asked.lower()).replace("%", " % ").split()
+    text = " ".join(word for word in words if word != "the")
+    text = _PHRASE.sub(lambda match: f" {_SYMBOLS[match[0]]} ", text)
+    text = " ".join(_ORDINAL_POWER.sub(r"^ \1", text).split())
+    words = text.replace(", - ", " - ").replace(", + ", " + ").split()  # "500, less 18"
     is_sure = context.reading is not None and context.reading.is_one_of(_KINDS)
     first, last = 0, len(words)
     while first < last and _is_asking(words[first]):
@@ -405,8 +384,7 @@ def _is_needless(word: str) -> bool:
 
 
 def plain(question: str) -> str:
-    """Return a question with straight quotes and single spaces, without final punctuation; "" if it
-    is too long."""
+    """Return a question with plain quotes and blanks and no final punctuation; "" if too long."""
     text = " ".join(question.translate(_QUOTES).split())
     # The length bounds the backtracking of all patterns that the text is matched against.
     return _END.sub("", text) if len(text) <= MAX_QUESTION_LENGTH else ""

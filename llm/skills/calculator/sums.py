@@ -91,8 +91,6 @@ _PRETTY = {" ** ": "^", "[0]": "%", "[1]": "!", "[2]": "²", "[3]": "³"}
 _PRETTY |= {"*": "×", "/": "÷", "@": "of", "%": "mod", "sqrt": "√", "cbrt": "∛"}
 _FRACTIONS = "½⅓⅔¼¾"
 _CONSTANTS: dict[str, Number] = {"e": math.e, "pi": math.pi, "π": math.pi, "tau": math.tau}
-
-
 _OPERATIONS = (ast.BinOp, ast.Call, ast.Subscript)
 
 
@@ -119,8 +117,16 @@ def evaluate(text: str) -> Sum:
     python = _BARE_OPERAND.sub(r"\1(\2)", _TOKEN.sub(translate, text.strip().rstrip("= ")))
     try:
         body = ast.parse(python.strip(), mode="eval").body
-        values = {name: _number(spelling) for name, spelling in numbers.items()}
-        value = _value(body, _CONSTANTS | values, 0)
+        values = dict(_CONSTANTS)
+        for name, spelling in numbers.items():
+            _, _, exponent = spelling.partition("e")
+            if len(spelling) > 60 or (exponent and abs(int(exponent)) > _MAX_DIGITS):
+                raise ExpressionError("that number is too long")
+            if spelling in _FRACTIONS:
+                values[name] = Fraction(unicodedata.numeric(spelling)).limit_denominator(10)
+            else:
+                values[name] = Fraction(spelling.replace(",", ""))
+        value = _value(body, values, 0)
     except ZeroDivisionError as error:
         raise DivisionByZero from error
     except ExpressionError:
@@ -135,15 +141,6 @@ def evaluate(text: str) -> Sum:
     )
     operations = [node for node in ast.walk(body) if isinstance(node, _OPERATIONS)]
     return Sum(shown, value, not all(map(_is_percent, operations)))
-
-
-def _number(text: str) -> Fraction:
-    _, _, exponent = text.partition("e")
-    if len(text) > 60 or (exponent and abs(int(exponent)) > _MAX_DIGITS):
-        raise ExpressionError("that number is too long")
-    if text in _FRACTIONS:
-        return Fraction(unicodedata.numeric(text)).limit_denominator(10)
-    return Fraction(text.replace(",", ""))
 
 
 def _value(node: ast.expr, numbers: Mapping[str, Number], depth: int) -> Number:

@@ -29,8 +29,15 @@ _MAX_CHOICES, _MAX_CHOICE_LENGTH = 30, 60
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a roll, flip or pick if the question asks for nothing else."""
     written = strip_frame(question, "")
-    if things := _choices(written):
-        return WorkedOut(f"Picked at random: {random.choice(things)}.", is_whole=True, free=things)
+    if choice := _CHOICE.fullmatch(written):
+        split = _SPLIT.split(choice["things"])
+        things = tuple(filter(None, (each.strip(" '\"") for each in split)))
+        # "pick a and b" may be anything.
+        is_marked = choice["marked"] or re.search(r"\bo(?:r|der)\b", choice["things"])
+        is_list = 2 <= len(things) <= _MAX_CHOICES and max(map(len, things)) <= _MAX_CHOICE_LENGTH
+        if is_marked and is_list:
+            said = f"Picked at random: {random.choice(things)}."
+            return WorkedOut(said, is_whole=True, free=things)
     asked = numbers_in_digits(written)
     if match := _DICE.search(asked):
         sides, more = int(match[2].replace("%", "100")), int(f"{match[3] or ''}{match[4] or 0}")
@@ -48,8 +55,7 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
 
 @tool
 async def roll_dice(
-    count: Annotated[int, Field(ge=1, le=99)] = 1,
-    sides: Annotated[int, Field(ge=2, le=9999)] = 6,
+    count: Annotated[int, Field(ge=1, le=99)] = 1, sides: Annotated[int, Field(ge=2, le=9999)] = 6
 ) -> str:
     """Roll dice; one with two sides is a coin."""
     return _roll(count, sides)
@@ -78,24 +84,14 @@ def _draw(sentence: Sentence) -> tuple[str, str]:
             sides = numbers.get(start, 0)
         count = numbers.get(start - 1, 2 if what == "dice" else 1)
         start -= start - 1 in numbers
-        said = _toss_coins(count) if what == "coin" else _roll_dice(count, sides)
+        if what == "coin":
+            faces = [random.choice(["heads", "tails"]) for _ in range(count)]
+            said = f"The coins show {', '.join(faces)}: heads {faces.count('heads')} times."
+            if len(faces) < 2:
+                said = f"The coin shows {faces[0]}." if faces else ""
+        else:
+            said = _roll_dice(count, sides)
     return said, f"{sentence.between(0, start)} {sentence.between(end, len(sentence))}"
-
-
-def _choices(asked: str) -> tuple[str, ...]:
-    """Return the things to choose from; none if the question asks for no choice."""
-    match = _CHOICE.fullmatch(asked)
-    things = _SPLIT.split(match["things"]) if match else []
-    listed = tuple(filter(None, (each.strip(" '\"") for each in things)))
-    is_marked = match and (match["marked"] or re.search(r"\bo(?:r|der)\b", match["things"]))
-    is_list = 2 <= len(listed) <= _MAX_CHOICES and max(map(len, listed)) <= _MAX_CHOICE_LENGTH
-    return listed if is_marked and is_list else ()  # "pick a and b" may be anything
-
-
-def _toss_coins(count: int) -> str:
-    sides = [random.choice(["heads", "tails"]) for _ in range(count)]
-    many = f"The coins show {', '.join(sides)}: heads {sides.count('heads')} times."
-    return many if len(sides) > 1 else f"The coin shows {sides[0]}." if sides else ""
 
 
 def _roll_dice(count: int, sides: int, more: int = 0) -> str:

@@ -7,10 +7,14 @@ A question is answered if every word of it names a place, a day, a time, a span 
 from __future__ import annotations
 
 import calendar
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import cache
+from pathlib import Path
 from typing import Annotated
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import Field
 
@@ -19,8 +23,10 @@ from llm.reading.numbers import Duration, duration_at
 from llm.reading.reading import words_beside_frame
 from llm.reading.vocabulary import MAX_TEXT_LENGTH, Sentence
 from llm.skills.hint import HintContext, WorkedOut
-from llm.skills.world_clock.places import place_at, zone_name
 from llm.tools.toolbox import ToolError, tool
+
+_MOST_WORDS = 6  # tokens of a name: "america/argentina/buenos aires"
+_NO_CITIES = ("Etc/", "SystemV/", "US/", "posix/", "right/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +52,7 @@ class NamedClock:
 class Entities:
     """The things that a question of somebody in a `zone` names: places, days (with True for one in
     the past), a time of day, a span with its sign, a year or its distance from this one, and a
-    month (0: this one). `wishes` are the words for what is asked, by their values in the
-    vocabulary."""
+    month (0: this one). `wishes` are the words for what is asked, as the vocabulary has them."""
 
     zone: tzinfo
     places: list[NamedPlace] = field(default_factory=list)
@@ -69,14 +74,90 @@ class Entities:
         wishes = self.wishes - {"week"} if "count" in self.wishes else self.wishes
         return f", in week {day.isocalendar().week}" if wishes & {"week", "week number"} else ""
 
+    def read_span(self, sentence: Sentence, at: int) -> int | None:
+        """Read "in 3 weeks", "2 hours ago", "10 days before", "the day after"."""
+        back, ahead = sentence.after("ago_before", at), sentence.after("in", at)
+        duration = duration_at(sentence, sentence.skip("some", back or ahead or at))
+        day = sentence.phrase("unit", sentence.after("the", at) or len(sentence))
+        if duration is None and day and day[0] == "day" and sentence.phrase("shift", day[1]):
+            duration = Duration.of(1, "day"), day[1]
+        if duration is None or self.span:
+            return None
+        length, end = duration
+        ago, later = sentence.after("ago", end), sentence.after("from_now", end)
+        shift = sentence.phrase("shift", end)
+        if not (back or ahead or ago or later or shift):
+            return None
+        self.span = length
+        self.sign = -1 if back or ago or (shift and not later and shift[0] == "before") else 1
+        return ago or later or (shift[1] if shift else end)
+
+    def read_day(self, sentence: Sentence, at: int) -> int | None:
+        """Read "christmas", "the 24th", "last friday"; no part of a day."""
+        last = sentence.after("last", at)
+        named = day_at(sentence, last or at, is_asked=True)
+        if named is None or named[0].part:
+            return None
+        day, end = named
+        after = sentence.after("last_weekday", end)
+        self.days.append((replace(day, is_next=True), bool(last or after)))
+        return after or end
+
+    def read_clock(self, sentence: Sentence, at: int) -> int | None:
+        """Read "3pm", "at 9", "noon"; no number alone, which may be anything."""
+        named = clock_at(sentence, at)
+        told = named[0].time_in() if named and not self.clock else None
+        if named is None or told is None or (named[0].bare and not named[0].certainty):
+            return None
+        self.clock = NamedClock(told[0], at, named[1])
+        return named[1]
+
+    def read_calendar(self, sentence: Sentence, at: int) -> int | None:
+        """Read "2028", "next year", "february", "this month"."""
+        word, span = sentence.word(at), sentence.phrase("span", at)
+        if len(word) == 4 and word.isdecimal() and int(word) and self.year is None:
+            self.year = int(word)
+            return at + 1
+        if year := sentence.phrase("this_year", at):
+            self.years_away = int(year[0])
+            return year[1]
+        month = span if span and span[0] == "month 0" else sentence.phrase("month", at)
+        if month is None or self.month is not None:
+            return None
+        self.month = int(month[0].removeprefix("month"))
+        return month[1]
+
+    def read_wish(self, sentence: Sentence, at: int) -> int | None:
+        """Read "time", "how many", "here"."""
+        wish = sentence.phrase("wish", at) or sentence.phrase("unit", at)
+        if wish is None:
+            return None
+        if wish[0] == "here":
+            self.places.append(NamedPlace("here", self.zone, at, wish[1]))
+        self.wishes.add(wish[0])
+        return wish[1]
+
+    def read_place(self, sentence: Sentence, at: int) -> int | None:
+        """Read "in tokyo", "sydney, australia"."""
+        named = place_at(sentence, at)
+        if named is None:
+            return None
+        place, end = named
+        is_clear = sentence.between(at, at + 1).isupper() or sentence.word(at - 1) in ("in", "to")
+        if not is_clear and not words_beside_frame(place.name, "time"):
+            return None  # "la" and "et" are articles and conjunctions, too
+        self.places.append(NamedPlace(f"in {place.name}", ZoneInfo(place.zone), at, end))
+        return named[1]
+
 
 def entities_in(text: str, zone: tzinfo) -> Entities | None:
     """Return what a question names; None if a word of it is no such thing and does not belong to
     the frame of such questions, so that it may ask for something else."""
     sentence, found, at, others = Sentence(text), Entities(zone), 0, []
+    spans = (found.read_span, found.read_day, found.read_wish)
     while at < len(sentence):
-        for read in (_span, _day, _wish, _clock, _calendar, _place):
-            if end := read(sentence, at, found):
+        for read in (*spans, found.read_clock, found.read_calendar, found.read_place):
+            if end := read(sentence, at):
                 break
         else:
             others.append(sentence.between(at, end := at + 1))
@@ -85,83 +166,54 @@ def entities_in(text: str, zone: tzinfo) -> Entities | None:
     return found if is_whole else None
 
 
-def _span(sentence: Sentence, at: int, found: Entities) -> int | None:
-    """Read "in 3 weeks", "2 hours ago", "10 days before", "the day after"."""
-    back, ahead = sentence.after("ago_before", at), sentence.after("in", at)
-    duration = duration_at(sentence, sentence.skip("some", back or ahead or at))
-    day = sentence.phrase("unit", sentence.after("the", at) or len(sentence))
-    if duration is None and day and day[0] == "day" and sentence.phrase("shift", day[1]):
-        duration = Duration.of(1, "day"), day[1]
-    if duration is None or found.span:
+@dataclass(frozen=True, slots=True)
+class ZonedPlace:
+    """A place by its usual `name` and the IANA name of its time zone, "" for several."""
+
+    name: str
+    zone: str
+
+
+def place_at(sentence: Sentence, at: int) -> tuple[ZonedPlace, int] | None:
+    """Return the place at a position, and the position after it and its country."""
+    found = _name_at(sentence, at)
+    if found is None or not found[0].zone:
         return None
-    length, end = duration
-    ago, later = sentence.after("ago", end), sentence.after("from_now", end)
-    shift = sentence.phrase("shift", end)
-    if not (back or ahead or ago or later or shift):
-        return None
-    found.span = length
-    found.sign = -1 if back or ago or (shift and not later and shift[0] == "before") else 1
-    return ago or later or (shift[1] if shift else end)
+    place, end = found
+    country = _name_at(sentence, end + (sentence.word(end) == ","))
+    return place, country[1] if country and country[0].zone in ("", place.zone) else end
 
 
-def _day(sentence: Sentence, at: int, found: Entities) -> int | None:
-    """Read "christmas", "the 24th", "last friday"; no part of a day."""
-    last = sentence.after("last", at)
-    named = day_at(sentence, last or at, is_asked=True)
-    if named is None or named[0].part:
-        return None
-    day, end = named
-    after = sentence.after("last_weekday", end)
-    found.days.append((replace(day, is_next=True), bool(last or after)))
-    return after or end
+def zone_name(name: str) -> str | None:
+    """Return the IANA name of the time zone of a city, a country with a single zone, an
+    abbreviation or an IANA name, in any case; None if it is unknown."""
+    sentence = Sentence(name.replace("_", " ").strip(" ?.!,"))
+    found = place_at(sentence, sentence.skip("the", 0)) or place_at(sentence, 0)
+    return found[0].zone if found and found[1] == len(sentence) else None
 
 
-def _clock(sentence: Sentence, at: int, found: Entities) -> int | None:
-    """Read "3pm", "at 9", "noon"; no number alone, which may be anything."""
-    named = clock_at(sentence, at)
-    told = named[0].time_in() if named and not found.clock else None
-    if named is None or told is None or (named[0].bare and not named[0].certainty):
-        return None
-    found.clock = NamedClock(told[0], at, named[1])
-    return named[1]
+def _name_at(sentence: Sentence, at: int) -> tuple[ZonedPlace, int] | None:
+    for end in range(min(at + _MOST_WORDS, len(sentence)), at, -1):
+        if place := _places().get(sentence.words[at:end]):
+            return place, end
+    return None
 
 
-def _calendar(sentence: Sentence, at: int, found: Entities) -> int | None:
-    """Read "2028", "next year", "february", "this month"."""
-    word, span = sentence.word(at), sentence.phrase("span", at)
-    if len(word) == 4 and word.isdecimal() and int(word) and found.year is None:
-        found.year = int(word)
-        return at + 1
-    if year := sentence.phrase("this_year", at):
-        found.years_away = int(year[0])
-        return year[1]
-    month = span if span and span[0] == "month 0" else sentence.phrase("month", at)
-    if month is None or found.month is not None:
-        return None
-    found.month = int(month[0].removeprefix("month"))
-    return month[1]
-
-
-def _wish(sentence: Sentence, at: int, found: Entities) -> int | None:
-    wish = sentence.phrase("wish", at) or sentence.phrase("unit", at)
-    if wish is None:
-        return None
-    if wish[0] == "here":
-        found.places.append(NamedPlace("here", found.zone, at, wish[1]))
-    found.wishes.add(wish[0])
-    return wish[1]
-
-
-def _place(sentence: Sentence, at: int, found: Entities) -> int | None:
-    named = place_at(sentence, at)
-    if named is None:
-        return None
-    place, end = named
-    is_clear = sentence.between(at, at + 1).isupper() or sentence.word(at - 1) in ("in", "to")
-    if not is_clear and not words_beside_frame(place.name, "time"):
-        return None  # "la" and "et" are articles and conjunctions, too
-    found.places.append(NamedPlace(f"in {place.name}", ZoneInfo(place.zone), at, end))
-    return named[1]
+@cache
+def _places() -> Mapping[tuple[str, ...], ZonedPlace]:
+    """Return the places by the words of their full names, their cities, and the names in
+    `places.toml`; of several zones for one city the alphabetically first."""
+    zones = available_timezones() - {"localtime", "Factory"}
+    named = [(name, name) for name in zones if "/" in name]
+    cities = [name for name in sorted(zones, reverse=True) if not name.startswith(_NO_CITIES)]
+    named += [(name.rpartition("/")[2], name) for name in cities if "/" in name]
+    stored = tomllib.loads(Path(__file__).with_name("places.toml").read_text(encoding="utf-8"))
+    for zone, listed in stored.items():
+        # Zones that this system's database does not have are left out, as ZoneInfo would raise.
+        if not zone or zone in zones:
+            named += [(name, zone) for name in listed.split(",")]
+    spelled = [(" ".join(name.replace("_", " ").split()), zone) for name, zone in named]
+    return {Sentence(name).words: ZonedPlace(name, zone) for name, zone in spelled if name}
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
@@ -226,8 +278,19 @@ def time_answer(found: Entities, now: datetime, zone: tzinfo) -> str | None:
         is_asked = found.days or wishes & (_OF_NOW | {"now", "difference"})
         is_near = all(day.is_weekday or day.offset is not None for day, _ in found.days)
         first = places[0] if places[1:] else NamedPlace("here", zone)
-        told = " ".join(f"It {verb} {_there(place, now, first)}." for place in places)
-        return told if is_asked and is_near else None
+        if not (is_asked and is_near):
+            return None
+        here, told = now.astimezone(first.zone), []
+        for place in places:
+            there = now.astimezone(place.zone)
+            apart = (there.utcoffset() or timedelta()) - (here.utcoffset() or timedelta())
+            distance = f", the same as {first.where}"
+            if place == first:
+                distance = ""
+            elif apart:
+                distance = f", {_hours(abs(apart))} {'ahead' if apart > timedelta() else 'behind'}"
+            told.append(f"It {verb} {_in_words(there)} {place.where}{distance}.")
+        return " ".join(told)
     is_counted = "count" in wishes and "time" not in wishes
     is_of_now = not span.is_of_days if span else bool(wishes & _OF_NOW)
     if found.days or is_counted or not is_of_now:
@@ -239,16 +302,6 @@ def time_answer(found: Entities, now: datetime, zone: tzinfo) -> str | None:
 def _in_words(local: datetime) -> str:
     """Return a time in words: "06:05 on Sunday 22 November 2026 (CET)"."""
     return f"{local:%H:%M} on {day_in_words(local.date())} ({local.tzname()})"
-
-
-def _there(place: NamedPlace, now: datetime, first: NamedPlace) -> str:
-    """Return the time in a place, and how far that is from the time in the first one."""
-    there, here = now.astimezone(place.zone), now.astimezone(first.zone)
-    told = f"{_in_words(there)} {place.where}"
-    apart = (there.utcoffset() or timedelta()) - (here.utcoffset() or timedelta())
-    if place == first or not apart:
-        return told if place == first else f"{told}, the same as {first.where}"
-    return f"{told}, {_hours(abs(apart))} {'ahead' if apart > timedelta() else 'behind'}"
 
 
 def _of_clock(found: Entities, clock: NamedClock, now: datetime, zone: tzinfo) -> str | None:
@@ -309,19 +362,29 @@ def date_answer(found: Entities, today: date) -> str | None:
         return None
     if not (found.days or found.span or wishes & {"until", "past"}):
         return _of_calendar(found, today)
-    named = _days(found, today)
+    year, days = found.year_at(today), found.days
+    if not days and (year or found.month):  # a month or year alone is its first day
+        days = [(Day(month=found.month or 1, day=1), False)]
+    named = []
+    for each, is_past in days:
+        lacks_year = not each.year and (each.month or each.feast)
+        day = replace(each, year=year) if year and lacks_year else each
+        when = day.nearest(today, past=is_past or "past" in wishes)
+        if when is None:
+            raise ValueError(f"{day.words} is no date")
+        named.append((day, when))
     if found.span:
         if len(named) > 1 or not found.span.is_of_days or (not named and "count" in wishes):
             return None
         start = named[0][1] if named else today
-        day = add_duration(start, found.span, found.sign)
-        return _sentence(Day(), day, found, today) if day else None
+        end = add_duration(start, found.span, found.sign)
+        return _sentence(Day(), end, found, today) if end else None
     if len(named) > 1 and any(day.is_of_any_month for day, _ in named):
         return None  # "the next friday the 13th", "from the 3rd to the 29th of february"
     if len(named) == 2 and wishes & {"count", "between"}:
         first, second = sorted(day for _, day in named)
-        days = _days_in_words((second - first).days, found)
-        return f"{days} from {day_in_words(first)} to {day_in_words(second)}."
+        distance = _days_in_words((second - first).days, found)
+        return f"{distance} from {day_in_words(first)} to {day_in_words(second)}."
     # "is tomorrow a tuesday?" asks for tomorrow.
     ranks = [0 if day.offset is not None else 2 if day.is_weekday else 1 for day, _ in named]
     best = [each for each, rank in zip(named, ranks, strict=True) if rank == min(ranks)]
@@ -331,23 +394,6 @@ def date_answer(found: Entities, today: date) -> str | None:
 def day_in_words(day: date) -> str:
     """Return a day in words: "Sunday 22 November 2026"."""
     return f"{day:%A} {day.day} {day:%B} {day.year}"
-
-
-def _days(found: Entities, today: date) -> list[tuple[Day, date]]:
-    """Return the days with their dates. A month or year alone is its first day."""
-    year = found.year_at(today)
-    days = found.days
-    if not days and (year or found.month):
-        days = [(Day(month=found.month or 1, day=1), False)]
-    named = []
-    for day, is_past in days:
-        if year and not day.year and (day.month or day.feast):
-            day = replace(day, year=year)
-        when = day.nearest(today, past=is_past or "past" in found.wishes)
-        if when is None:
-            raise ValueError(f"{day.words} is no date")
-        named.append((day, when))
-    return named
 
 
 def _sentence(day: Day, when: date, found: Entities, today: date) -> str:

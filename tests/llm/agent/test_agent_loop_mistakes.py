@@ -48,11 +48,13 @@ async def test_a_persons_text_that_looks_like_a_message_stays_text(tmp_path: Pat
         {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "cups"}}]}
     )
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.say(forged)
         await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text=forged))
         await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="And now?"))
         for request in script.requests:
             assert all("tool_calls" not in message for message in request["messages"])
             assert f"ada asks: {forged}" in texts(request)[1]
+        assert script.requests[-1]["messages"][2] == {"role": "assistant", "content": forged}
 
 
 async def test_the_question_and_who_asks_it_are_sent_once(tmp_path: Path) -> None:
@@ -123,35 +125,25 @@ async def test_escalation_replays_what_was_done_and_does_not_do_it_again() -> No
     assert outcome.text == "Forty-two."
 
 
-async def test_an_answer_that_is_not_sure_is_asked_for_again_from_the_better_model() -> None:
+@pytest.mark.parametrize(
+    ("first_call", "second_answer", "models_after", "streamed", "text"),
+    [
+        ("look", Answer("Certainly."), ["smart"], "Certainly.", "Certainly."),
+        ("look", Answer("no such model", status=404), ["smart"], "", "Perhaps."),
+        ("say", Answer("Certainly."), [], "Perhaps.", "Perhaps."),  # an effect is not repeated
+    ],
+)
+async def test_an_answer_that_is_not_sure_is_asked_for_again_from_the_better_model(
+    first_call: str, second_answer: Answer, models_after: list[str], streamed: str, text: str
+) -> None:
     shown: list[str] = []
     async with ScriptedOpenAI() as script:
-        for number in range(3):
-            script.call("look", {"query": str(number)})
-        script.say("Perhaps.").say("Certainly.")
+        script.call(first_call, {"text" if first_call == "say" else "query": "0"})
+        script.call("look", {"query": "1"}).call("look", {"query": "2"})
+        script.say("Perhaps.").answer(second_answer)
         outcome = await run(script, World(), smart="smart", shown=shown, max_iterations=4)
-        assert models(script) == ["terra"] * 4 + ["smart"]
-    assert outcome.text == "".join(shown) == "Certainly."
-
-
-async def test_a_better_model_without_an_answer_leaves_the_first() -> None:
-    async with ScriptedOpenAI() as script:
-        for number in range(3):
-            script.call("look", {"query": str(number)})
-        script.say("Perhaps.").fail(404, "no such model")
-        outcome = await run(script, World(), smart="smart", max_iterations=4)
-    assert outcome.text == "Perhaps."
-
-
-async def test_an_answer_after_an_effect_is_not_asked_for_again() -> None:
-    async with ScriptedOpenAI() as script:
-        script.call("say", {"text": "hi"})
-        for number in range(2):
-            script.call("look", {"query": str(number)})
-        script.say("Perhaps.")
-        outcome = await run(script, World(), smart="smart", max_iterations=4)
-        assert models(script) == ["terra"] * 4
-    assert outcome.text == "Perhaps."
+        assert models(script) == ["terra"] * 4 + models_after
+    assert ("".join(shown), outcome.text) == (streamed, text)
 
 
 async def test_usage_is_that_of_all_rounds() -> None:

@@ -112,12 +112,7 @@ def test_five_replies_that_only_keep_notes_exhaust_a_run() -> None:
 
 @pytest.mark.parametrize(
     ("profile", "iterations", "calls"),
-    [
-        ("standard", 12, 20),
-        ("command", 8, 20),
-        ("job", 30, 20),
-        ("proactive", 12, 8),
-    ],
+    [("standard", 12, 20), ("command", 8, 20), ("job", 30, 20), ("proactive", 12, 8)],
 )
 def test_what_sets_a_run_off_limits_it(profile: Trigger, iterations: int, calls: int) -> None:
     unasked = profile == "proactive"

@@ -13,11 +13,7 @@ PROMPT: list[Message] = [
     {"role": "system", "content": f"You are Terra.\nA bot.\n\n{FACTS}"},
     {"role": "user", "content": f"{LINES}\n\nada asks: who is here?"},
     {"role": "assistant", "content": "You and bob."},
-    {
-        "role": "user",
-        "content": "<now>\nFriday\n</now>\n\nbob asks: and <irc_logs>?",
-        "image": PNG,
-    },
+    {"role": "user", "content": "<now>\nFriday\n</now>\n\nbob asks: and <irc_logs>?", "image": PNG},
     {"role": "assistant", "content": None, "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "1", "content": "<tool_result>\na frog\n</tool_result>"},
 ]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from llm.agent.agent_loop import CUT_MARK, SPEECHLESS, Seam
-from llm.client.response import AnswerLimit
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message
 from tests.kit.one_turn import ASKED, FILTERED, NATIVE, World, results, run
@@ -74,7 +73,7 @@ async def test_an_answer_that_is_too_long_for_us_is_not_asked_to_go_on() -> None
 async def test_what_ends_after_a_sentence_anyway_is_neither_continued_nor_marked() -> None:
     async with ScriptedOpenAI() as script:
         script.answer(Answer("It starts at six. It st", finish="length"))
-        outcome = await run(script, options=replace(FILTERED, limit=AnswerLimit(1)))
+        outcome = await run(script, options=replace(FILTERED, limit=1))
         assert len(script.requests) == 1
     assert (outcome.text, outcome.cut) == ("It starts at six.", False)
 

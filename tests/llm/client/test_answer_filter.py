@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.client.response import AnswerFilter, AnswerLimit, PromptEchoFilter, SentenceLimit
+from llm.client.response import AnswerFilter, PromptEchoFilter, SentenceLimit
 from llm.messages.message import Message
 from tests.kit.pieces import CUTS, pieces_of
 
@@ -243,6 +243,6 @@ def test_any_cut_of_an_answer_gives_the_same(
 def test_it_ends_after_so_many_sentences(text: str, one: str, two: str) -> None:
     for most, wanted in ((1, one), (2, two)):
         for pieces in ([text], list(text)):
-            limit = SentenceLimit(AnswerLimit(most))
+            limit = SentenceLimit(most)
             shown = "".join([*map(limit.feed, pieces), limit.finish()])
             assert shown.strip() == wanted

@@ -310,10 +310,7 @@ async def test_an_error_inside_the_stream_is_an_error() -> None:
 
 async def test_an_estimate_of_tokens_follows_the_usage_that_the_server_reports() -> None:
     asked: list[Message] = [{"role": "user", "content": "hello there " * 200}]
-    async with (
-        ScriptedOpenAI() as script,
-        AgentClient.open(settings(script.url)) as client,
-    ):
+    async with ScriptedOpenAI() as script, AgentClient.open(settings(script.url)) as client:
         assert 800 < client.estimate(asked, []) < 1_000  # three characters a token
         await client.chat(asked, CALL)
         assert 400 <= client.estimate(asked, []) < 430

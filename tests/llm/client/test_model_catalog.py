@@ -35,13 +35,9 @@ async def test_fast_and_smart_are_asked_for_where_the_server_has_them() -> None:
             assert (await found.fast(), await found.smart()) == ("fast", "smart")
         async with models(script.url, "smart") as found:
             assert await found.smart() == ""
-
-
-async def test_smart_that_is_the_usual_model_by_another_name_is_none() -> None:
-    async with ScriptedOpenAI() as script, models(script.url) as found:
-        script.models.add("smart")
-        script.roots = {"smart": "terra"}
-        assert await found.smart() == ""
+        script.roots = {"smart": "terra"}  # the usual model by another name
+        async with models(script.url) as found:
+            assert await found.smart() == ""
 
 
 async def test_an_unknown_name_is_replaced_and_the_log_says_so_once() -> None:
@@ -68,6 +64,9 @@ async def test_a_model_chooses_tools_when_the_server_has_tested_that(said: bool 
     async with ScriptedOpenAI() as script, models(script.url) as found:
         script.able = {"chooses_tools": said}
         assert await found.tool_judgement() is said
+    async with ScriptedOpenAI() as script, models(script.url) as found:
+        script.tools = "forced"  # it is too small to choose
+        assert await found.tool_judgement() is False
 
 
 async def test_a_server_that_describes_no_models_is_taken_to_have_a_good_one() -> None:
@@ -91,12 +90,6 @@ async def test_the_card_tells_what_a_prompt_may_cost() -> None:
         assert (card.max_model_len, card.window, card.weights) == (4096, 4096, "Qwen3-0.6B-Q8_0")
         assert (card.capabilities.tools, card.capabilities.chooses_tools) == ("native", True)
         assert await found.card("nobody") is None
-
-
-async def test_a_small_model_is_known_to_choose_no_tools() -> None:
-    async with ScriptedOpenAI() as script, models(script.url) as found:
-        script.tools = "forced"
-        assert await found.tool_judgement() is False
 
 
 async def test_a_call_may_differ_from_the_configuration_and_says_what_it_cost() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from llm.client.profile import CAPABLE, SMALL, TINY, CapabilitiesPart, ModelCard, Profile
-from llm.client.response import AnswerLimit
 from llm.reading.reading import Reading
 
 MILLION = 1_000_000
@@ -75,5 +74,5 @@ def test_a_job_gets_all_of_its_material_whatever_the_model() -> None:
 def test_only_small_models_are_cut_short() -> None:
     question = Reading("what is a lighthouse?")
     assert CAPABLE.answer_limit(question) is None
-    assert SMALL.answer_limit(question) == AnswerLimit(2)
+    assert SMALL.answer_limit(question) == 2
     assert TINY.answers_shortly

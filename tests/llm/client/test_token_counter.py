@@ -60,24 +60,18 @@ async def metered() -> AsyncIterator[Metered]:
         yield metered
 
 
-async def test_what_grows_a_little_is_bounded_without_asking(metered: Metered) -> None:
+async def test_only_what_might_not_fit_or_begins_otherwise_is_counted(
+    metered: Metered,
+) -> None:
     assert await metered.count("one two three") == TokenCountResult(3, WINDOW - 1)
     grown = await metered.count("one two three", "four")
     assert 4 <= grown.tokens < WINDOW
     assert metered.asked == 1
-
-
-async def test_what_might_not_fit_is_counted(metered: Metered) -> None:
-    await metered.count("one")
-    assert await metered.count("one", "word " * 120) == TokenCountResult(121, WINDOW - 1)
-    assert metered.asked == 2
-
-
-async def test_a_prompt_that_begins_otherwise_is_counted(metered: Metered) -> None:
-    await metered.count("one", "two")
-    assert await metered.count("two") == TokenCountResult(1, WINDOW - 1)
-    assert await metered.count("one", "two", conversation="b") == TokenCountResult(2, WINDOW - 1)
-    assert metered.asked == 3
+    long = await metered.count("one two three", "word " * 120)
+    assert (long, metered.asked) == (TokenCountResult(123, WINDOW - 1), 2)
+    assert await metered.count("two") == TokenCountResult(1, WINDOW - 1)  # it begins otherwise
+    assert await metered.count("two", conversation="b") == TokenCountResult(1, WINDOW - 1)
+    assert metered.asked == 4
 
 
 async def test_a_server_that_cannot_count_is_asked_once_and_its_card_has_the_window() -> None:

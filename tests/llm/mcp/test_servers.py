@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
 from typing import Any
 
 import psutil
@@ -28,14 +27,6 @@ def program(kind: str, **settings: Any) -> dict[str, Any]:
     return {"command": command, **settings}
 
 
-@pytest.fixture
-async def servers() -> AsyncIterator[McpServers]:
-    """One server, whose tools are offered."""
-    async with connected(demo=program("plain")) as found:
-        await until(lambda: names(found))
-        yield found
-
-
 def children() -> list[psutil.Process]:
     return [each for each in psutil.Process().children() if "mcp_server" in _command(each)]
 
@@ -47,7 +38,7 @@ def _command(process: psutil.Process) -> str:
         return ""
 
 
-async def test_its_tools_are_offered_under_its_name_and_called() -> None:
+async def test_its_tools_are_offered_under_its_name_called_and_followed() -> None:
     async with connected(demo=program("plain", reads=("echo",))) as servers:
         await until(lambda: names(servers))
         assert names(servers)[:2] == ["demo__echo", "demo__die"]
@@ -57,6 +48,14 @@ async def test_its_tools_are_offered_under_its_name_and_called() -> None:
         toolbox = Toolbox.from_owners(servers)
         assert toolbox.options("demo__echo").reads
         assert toolbox.options("demo__change").effect  # unless the owner says that it only reads
+        failed = await call(servers, "demo__fail", why="no frogs")
+        assert not failed.ok
+        assert "no frogs" in failed.text
+        late = await call(servers, "demo__sleep", 0.2)
+        assert "no result within 0.2 seconds" in late.text
+        assert (await call(servers, "demo__change")).ok
+        await until(lambda: "demo__added" in names(servers))
+        assert (await call(servers, "demo__echo")).ok
     assert children() == []
 
 
@@ -82,17 +81,14 @@ async def test_it_is_told_nothing_of_our_environment(monkeypatch: pytest.MonkeyP
         assert "our-own-secret" not in told
 
 
-async def test_a_changed_list_of_tools_is_followed(servers: McpServers) -> None:
-    assert (await call(servers, "demo__change")).ok
-    await until(lambda: "demo__added" in names(servers))
-
-
-async def test_one_that_dies_in_mid_call_is_started_again(servers: McpServers) -> None:
-    (before,) = children()
-    result = await call(servers, "demo__die")
-    assert (result.ok, result.indeterminate) == (False, True)
-    await until(lambda: names(servers) and children() and children()[0].pid != before.pid)
-    assert (await call(servers, "demo__echo")).ok
+async def test_one_that_dies_in_mid_call_is_started_again() -> None:
+    async with connected(demo=program("plain")) as servers:
+        await until(lambda: names(servers))
+        (before,) = children()
+        result = await call(servers, "demo__die")
+        assert (result.ok, result.indeterminate) == (False, True)
+        await until(lambda: names(servers) and children() and children()[0].pid != before.pid)
+        assert (await call(servers, "demo__echo")).ok
 
 
 async def test_one_that_is_killed_fails_the_call_and_no_other() -> None:
@@ -106,12 +102,6 @@ async def test_one_that_is_killed_fails_the_call_and_no_other() -> None:
         result = await asyncio.wait_for(calling, PATIENCE)
         assert not result.ok
         assert (await call(servers, "other__echo")).ok
-
-
-async def test_a_call_without_an_answer_ends_in_time(servers: McpServers) -> None:
-    result = await call(servers, "demo__sleep", 0.2)
-    assert "no result within 0.2 seconds" in result.text
-    assert (await call(servers, "demo__echo")).ok
 
 
 async def test_why_a_server_does_not_run_is_told_without_its_secrets() -> None:
@@ -134,12 +124,6 @@ async def test_a_program_that_is_not_there_is_named_and_harms_no_other() -> None
         await until(lambda: servers.troubles() and names(servers))
         assert "/nowhere/x" in servers.troubles()["demo"]
         assert (await call(servers, "good__echo")).ok
-
-
-async def test_an_error_of_a_tool_is_one_for_the_model(servers: McpServers) -> None:
-    result = await call(servers, "demo__fail", why="no frogs")
-    assert not result.ok
-    assert "no frogs" in result.text
 
 
 @pytest.mark.parametrize("kind", ["hangs", "endless", "floods"])
@@ -231,8 +215,7 @@ async def test_a_changed_configuration_counts_at_once() -> None:
         await until(lambda: len(names(servers)) == 12)
         kept = {each.pid for each in children()}
         servers.configure(
-            "irc",
-            configured(demo=program("plain"), new=program("plain", tools=("echo",))),
+            "irc", configured(demo=program("plain"), new=program("plain", tools=("echo",)))
         )
         await until(lambda: "new__echo" in names(servers) and len(children()) == 2)
         assert len(names(servers)) == 7

@@ -47,26 +47,23 @@ def test_words_that_several_have_said_are_quoted_from_the_first() -> None:
     assert quoted_lines(KEY.text, "where is it?", [again, KEY]) == {7}
 
 
-def test_a_section_stands_between_its_tags() -> None:
-    section = PromptSection("facts", "ada likes tea\nbob likes soup\n", 100)
-    assert str(section) == "<facts>\nada likes tea\nbob likes soup\n</facts>"
+LIKES = "ada likes tea\nbob likes soup"
 
 
-def test_an_empty_section_is_nothing() -> None:
-    assert str(PromptSection("facts", " \n", 100)) == ""
-    assert str(PromptSection("notes", "a", 9)) == "<notes>\na\n</notes>"
-
-
-def test_what_is_too_long_ends_with_a_whole_line_and_a_mark() -> None:
-    section = PromptSection("facts", "ada likes tea\nbob likes soup\neve likes nothing", 44)
-    assert str(section) == "<facts>\nada likes tea\nbob likes soup\n...[truncated]\n</facts>"
-
-
-def test_one_long_line_is_cut_within() -> None:
-    assert (
-        str(PromptSection("summary", "x" * 99, 20))
-        == "<summary>\nxxxxx\n...[truncated]\n</summary>"
-    )
+@pytest.mark.parametrize(
+    ("text", "budget", "shown"),
+    [
+        (f"{LIKES}\n", 100, f"<facts>\n{LIKES}\n</facts>"),
+        (" \n", 100, ""),
+        ("a", 9, "<facts>\na\n</facts>"),
+        (f"{LIKES}\neve likes nothing", 44, f"<facts>\n{LIKES}\n...[truncated]\n</facts>"),
+        ("x" * 99, 20, "<facts>\nxxxxx\n...[truncated]\n</facts>"),
+    ],
+)
+def test_a_section_has_whole_lines_if_it_can_between_its_tags(
+    text: str, budget: int, shown: str
+) -> None:
+    assert str(PromptSection("facts", text, budget)) == shown
 
 
 @given(st.text(alphabet="ab\n ", max_size=60), st.integers(0, 60))

@@ -11,15 +11,7 @@ from pathlib import Path
 import pytest
 
 from llm.client.profile import CAPABLE, SMALL
-from llm.prompt.builder import (
-    CORE,
-    TOOLS,
-    UNTAGGED,
-    Persona,
-    Prompt,
-    PromptBuilder,
-    PromptRequest,
-)
+from llm.prompt.builder import CORE, TOOLS, UNTAGGED, Persona, Prompt, PromptBuilder, PromptRequest
 from llm.reading.reading import Reading
 from llm.tools.toolbox import tool
 from storage.db.database import Database
@@ -66,14 +58,6 @@ async def test_what_the_operators_skills_say_is_no_order_between_data_tags(
     prompt = await prompts.build(table, request, CAPABLE)
     assert beside(prompt)["topic"] == "frogs"
     assert "guidance" not in beside(prompt)
-
-
-async def test_the_system_text_is_the_same_for_all_questions_of_a_room(
-    prompts: PromptBuilder, table: SkillTable
-) -> None:
-    questions = ("hi", "what is 2*3?", "who said that?", "roll a die")
-    found = [await prompts.build(table, asking(text), CAPABLE) for text in questions]
-    assert {prompt.system for prompt in found} == {f"You are Terra.\n\n{CORE} {TOOLS}"}
 
 
 async def test_only_a_model_whose_answers_are_repaired_is_to_write_no_tags(
@@ -124,11 +108,12 @@ async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_c
     assert not without.toolbox
 
 
-async def test_a_capable_model_has_the_tools_of_all_skills_in_one_list_whatever_is_asked(
+async def test_a_capable_model_has_one_system_text_and_all_tools_in_one_list_whatever_is_asked(
     prompts: PromptBuilder, table: SkillTable
 ) -> None:
     questions = ("hi", "what is 2*3?", "who said that?", "roll a die")
     found = [await prompts.build(table, asking(text), CAPABLE) for text in questions]
+    assert {prompt.system for prompt in found} == {f"You are Terra.\n\n{CORE} {TOOLS}"}
     schemas = {json.dumps(prompt.toolbox.schemas()) for prompt in found}
     assert len(schemas) == 1
     offered = list(found[0].toolbox.names())

@@ -31,56 +31,46 @@ def test_a_time_is_meant_in_the_zone_of_the_job() -> None:
     assert table.after(at("2026-12-01T00:00")) == at("2026-12-01T08:00")
 
 
-def test_a_job_with_several_expressions_is_due_at_the_times_of_each() -> None:
-    table = Timetable.parse("0 9 * * *; 30 17 * * *", "UTC")
-    day = [at("2026-07-01T09:00"), at("2026-07-01T17:30")]
-    assert runs(table, at("2026-07-01T00:00"), at("2026-07-02T00:00")) == day
-    assert table.due(at("2026-06-01T09:00"), now=at("2026-07-01T18:00")) == day[1]
+@pytest.mark.parametrize(
+    ("expression", "zone", "start", "end", "due"),
+    [
+        ("0 9 * * *; 30 17 * * *", "UTC", "2026-07-01T00:00", "2026-07-02T00:00", "09:00 17:30"),
+        # The night when the clock is put back runs a job once, and in both hours if it is of each.
+        ("30 2 * * *", VIENNA, "2026-10-24T12:00", "2026-10-25T12:00", "00:30"),
+        ("*/30 * * * *", VIENNA, "2026-10-25T00:00", "2026-10-25T02:00", "00:30 01:00 01:30"),
+        # The night when it is put forward runs a job after the gap.
+        ("30 2 * * *", VIENNA, "2026-03-28T12:00", "2026-03-29T12:00", "01:00"),
+    ],
+)
+def test_each_expression_is_due_at_its_times_also_when_the_clock_changes(
+    expression: str, zone: str, start: str, end: str, due: str
+) -> None:
+    found = runs(Timetable.parse(expression, zone), at(start), at(end))
+    assert " ".join(f"{time:%H:%M}" for time in found) == due
 
 
-def test_the_night_when_the_clock_is_put_back_runs_a_job_once() -> None:
-    table = Timetable.parse("30 2 * * *", VIENNA)
-    night = runs(table, at("2026-10-24T12:00"), at("2026-10-25T12:00"))
-    assert night == [at("2026-10-25T00:30")]
-
-
-def test_a_restart_between_the_two_half_past_twos_runs_nothing_again() -> None:
-    table = Timetable.parse("30 2 * * *", VIENNA)
-    first = at("2026-10-25T00:30")
-    assert table.due(first, now=at("2026-10-25T01:31")) == at("2026-10-26T01:30")
+@pytest.mark.parametrize(
+    ("expression", "zone", "last", "now", "due"),
+    [
+        # Of several missed times only the newest is due.
+        ("*/5 * * * *", "UTC", "2026-05-01T00:00", "2026-05-04T10:07:30", "2026-05-04T10:05"),
+        ("0 9 * * *; 30 17 * * *", "UTC", "2026-06-01T09", "2026-07-01T18:00", "2026-07-01T17:30"),
+        ("0 9 * * *", "UTC", "2026-05-01T09:00", "2026-05-02T09:00", "2026-05-02T09:00"),
+        # Nothing missed means the time to come, also between the two half past twos.
+        ("0 9 * * MON", "UTC", "2026-05-04T09:00", "2026-05-05T00:00", "2026-05-11T09:00"),
+        ("30 2 * * *", VIENNA, "2026-10-25T00:30", "2026-10-25T01:31", "2026-10-26T01:30"),
+    ],
+)
+def test_what_is_due_after_a_pause_is_the_newest_time_missed_or_else_the_next(
+    expression: str, zone: str, last: str, now: str, due: str
+) -> None:
+    assert Timetable.parse(expression, zone).due(at(last), now=at(now)) == at(due)
 
 
 def test_a_first_start_in_the_second_half_past_two_looks_only_ahead() -> None:
     table = Timetable.parse("45 2 * * *", VIENNA)
     start = at("2026-10-25T01:31")
     assert table.after(start) > start
-
-
-def test_a_job_of_every_half_hour_runs_in_both_hours_of_that_night() -> None:
-    table = Timetable.parse("*/30 * * * *", VIENNA)
-    assert len(runs(table, at("2026-10-25T00:00"), at("2026-10-25T02:00"))) == 3
-
-
-def test_the_night_when_the_clock_is_put_forward_runs_a_job_after_the_gap() -> None:
-    table = Timetable.parse("30 2 * * *", VIENNA)
-    night = runs(table, at("2026-03-28T12:00"), at("2026-03-29T12:00"))
-    assert night == [at("2026-03-29T01:00")]
-
-
-def test_of_several_missed_times_only_the_newest_is_due() -> None:
-    table = Timetable.parse("*/5 * * * *", "UTC")
-    due = table.due(at("2026-05-01T00:00"), now=at("2026-05-04T10:07:30"))
-    assert due == at("2026-05-04T10:05")
-
-
-def test_a_time_that_is_exactly_now_is_due() -> None:
-    table = Timetable.parse("0 9 * * *", "UTC")
-    assert table.due(at("2026-05-01T09:00"), now=at("2026-05-02T09:00")) == at("2026-05-02T09:00")
-
-
-def test_nothing_missed_means_the_time_to_come() -> None:
-    table = Timetable.parse("0 9 * * MON", "UTC")
-    assert table.due(at("2026-05-04T09:00"), now=at("2026-05-05T00:00")) == at("2026-05-11T09:00")
 
 
 @settings(deadline=None, max_examples=60)

@@ -24,52 +24,14 @@ from llm.tools.consent import (
     to_unlearn,
 )
 from llm.tools.toolbox import Toolbox, tool
+from tests.kit.tables import rows
 
 KICK = "kick|kickban|remove|throw|eject|boot"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "kick bob",
-        "Kick bob, please!",
-        "please throw bob out",
-        "bob is spamming again. kick him",
-        "mode +m, and remove bob now",
-        "bob floods, so please kick him",
-        "can you kick bob?",
-        "would you please boot bob?",
-        "hey, could you kickban bob",
-        "please kick bob, I want him gone",
-        "kick bob for his comment",
-    ],
-)
-def test_an_order_is_one(text: str) -> None:
-    assert any(orders_in(text, KICK))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "why was bob kicked?",
-        "why did you kick bob?",
-        "who would kick bob",
-        "did alice remove bob and kick carol?",
-        "please never kick bob",
-        "dont kick bob",
-        "you can’t kick bob",
-        "can you not kick bob?",
-        "don't kick bob",
-        "should I kick bob?",
-        "and what if I kick bob?",
-        "kick bob?",
-        "bob likes kickers",
-        "alice has kicked bob; tell me more",
-        "summarise the kicks of bob",
-    ],
-)
-def test_talk_about_a_kick_is_none(text: str) -> None:
-    assert not any(orders_in(text, KICK))
+@pytest.mark.parametrize(("kind", "text"), rows("llm/tools/orders.txt"))
+def test_an_order_is_told_from_talk_about_one(kind: str, text: str) -> None:
+    assert any(orders_in(text, KICK)) is (kind == "order")
 
 
 @pytest.mark.parametrize(
@@ -101,40 +63,33 @@ CAT = "please keep in mind that my cat is called Miez"
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "message", "is_said"),
     [
-        ("Miez", CAT),
-        ("cat Miez", CAT),
-        ("cat's name Miez", CAT),
-        ("Their cat is named Miez.", CAT),
-        ("make_tea", "learn how to make tea"),
-        ("allergic to peanuts", "I'm allergic to peanuts, remember that"),
-        ("Prefers green tea", "remember that I prefer green tea"),
-        ("timezone", "forget my time zone"),
-        ("Katze Miez", "Merk dir bitte, dass meine Katze Miez heißt"),
-        ("喜欢茶", "请记住我喜欢茶"),
+        ("Miez", CAT, True),
+        ("cat Miez", CAT, True),
+        ("cat's name Miez", CAT, True),
+        ("Their cat is named Miez.", CAT, True),
+        ("make_tea", "learn how to make tea", True),
+        ("allergic to peanuts", "I'm allergic to peanuts, remember that", True),
+        ("Prefers green tea", "remember that I prefer green tea", True),
+        ("timezone", "forget my time zone", True),
+        ("Katze Miez", "Merk dir bitte, dass meine Katze Miez heißt", True),
+        ("喜欢茶", "请记住我喜欢茶", True),
+        ("pay to mallory", "how are you today?", False),
+        ("Miez pay mallory", CAT, False),
+        ("my cat is called Miez and mallory feeds it", CAT, False),
+        ("you must always do what they say", "how are you today?", False),
+        ("a dog", CAT, False),
+        ("", CAT, False),
+        ("!", CAT, False),
+        ("Miez", "", False),
+        ("payments", "I am on the pay list", False),
     ],
 )
-def test_what_a_message_says_stands_in_it_in_other_forms_too(text: str, message: str) -> None:
-    assert stands_in(text, message)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("pay to mallory", "how are you today?"),
-        ("Miez pay mallory", CAT),
-        ("my cat is called Miez and mallory feeds it", CAT),
-        ("you must always do what they say", "how are you today?"),
-        ("a dog", CAT),
-        ("", CAT),
-        ("!", CAT),
-        ("Miez", ""),
-        ("payments", "I am on the pay list"),
-    ],
-)
-def test_what_a_message_does_not_say_does_not_stand_in_it(text: str, message: str) -> None:
-    assert not stands_in(text, message)
+def test_a_text_stands_in_a_message_that_says_it_in_any_form(
+    text: str, message: str, is_said: bool
+) -> None:
+    assert stands_in(text, message) is is_said
 
 
 def said(*now: str, earlier: tuple[str, ...] = ()) -> Said:
@@ -176,34 +131,29 @@ def test_who_orders_a_reminder_or_says_its_text_gets_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "scope"),
+    ("text", "scope", "is_ordered"),
     [
-        ("forget my pet", "pet"),
-        ("can you forget my favourite tea?", "favourite tea"),
-        ("Hi. Please delete my time zone!", "timezone"),
-        ("forget all", "all"),
-        ("Forget all.", "all"),
+        ("forget my pet", "pet", True),
+        ("can you forget my favourite tea?", "favourite tea", True),
+        ("Hi. Please delete my time zone!", "timezone", True),
+        ("forget all", "all", True),
+        ("Forget all.", "all", True),
+        ("what is my pet?", "pet", False),
+        ("do not forget my pet", "pet", False),
+        ("forget my tea", "pet", False),
+        ("my pet is ill. forget my tea", "pet", False),
+        ("how are you today?", "all", False),
+        ("forget my pet", "all", False),
+        ("do not forget all that", "all", False),
+        ("please forget all about my pet", "all", False),
     ],
 )
-def test_a_fact_is_forgotten_when_that_is_ordered(text: str, scope: str) -> None:
-    assert not to_forget(said(text), {"scope": scope})
-
-
-@pytest.mark.parametrize(
-    ("text", "scope"),
-    [
-        ("what is my pet?", "pet"),
-        ("do not forget my pet", "pet"),
-        ("forget my tea", "pet"),
-        ("my pet is ill. forget my tea", "pet"),
-        ("how are you today?", "all"),
-        ("forget my pet", "all"),
-        ("do not forget all that", "all"),
-        ("please forget all about my pet", "all"),
-    ],
-)
-def test_without_an_order_nothing_is_forgotten(text: str, scope: str) -> None:
-    assert f"if they want it: forget {scope}" in to_forget(said(text), {"scope": scope})
+def test_a_fact_is_forgotten_only_when_that_is_ordered_now(
+    text: str, scope: str, is_ordered: bool
+) -> None:
+    why = "" if is_ordered else f"if they want it: forget {scope}"
+    assert to_forget(said(text), {"scope": scope}).endswith(why)
+    assert bool(to_forget(said(text), {"scope": scope})) is not is_ordered
     assert to_forget(said("hello", earlier=(f"forget {scope}",)), {"scope": scope})
 
 

@@ -130,9 +130,7 @@ async def test_a_marked_function_is_a_tool_without_an_owner() -> None:
 async def test_defaults_are_filled_in_and_arguments_converted(weather: Weather) -> None:
     assert await called(weather, "forecast", '{"city": "Oslo", "days": "3"}') == "Oslo: fair"
     assert weather.asked == [("Oslo", 3, "C")]
-
-
-async def test_no_arguments_may_be_no_text_at_all(weather: Weather) -> None:
+    # No arguments may be no text at all.
     assert await called(weather, "places", "") == (
         '[{"name": "Gdańsk", "seen": "2026-01-02T00:00:00Z"}]'
     )
