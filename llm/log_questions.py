@@ -103,14 +103,13 @@ class Quoting:
         first, most = events[0], _MAX_LINE_LENGTH // len(events)
         address = self.link(first)
         stamp = f"[{first.time.astimezone(self.zone):%Y-%m-%d %H:%M}]"
-        spoken = " / ".join(self._spoken(event, most) for event in events)
-        return f"{stamp} {spoken}" + (f"  {address}" if address else "")
-
-    def _spoken(self, event: Event, most: int) -> str:
-        said = " ".join(event.text.split())
-        said = said if len(said) <= most else f"{said[: most - 1]}…"
-        who = self.nick(event.nick)
-        return f"* {who} {said}" if event.type is EventType.ACTION else f"<{who}> {said}"
+        spoken = []
+        for event in events:
+            said, who = " ".join(event.text.split()), self.nick(event.nick)
+            said = said if len(said) <= most else f"{said[: most - 1]}…"
+            is_action = event.type is EventType.ACTION
+            spoken.append(f"* {who} {said}" if is_action else f"<{who}> {said}")
+        return f"{stamp} {' / '.join(spoken)}" + (f"  {address}" if address else "")
 
 
 PLAIN = Quoting()

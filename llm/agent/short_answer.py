@@ -49,8 +49,10 @@ async def ask_shortly(
     answer or only repeats the question."""
     question = " ".join(question.split())
     turns = [*_EXAMPLES, *before, asked(question)]
+    ends = {"user": " ", "assistant": "\n\n"}
+    lines = (turn["content"] + ends[turn["role"]] for turn in turns)
     prompts = (
-        (_as_text(turns), _SURE),
+        ("".join(lines).rstrip(" "), _SURE),
         ([*before, {"role": "user", "content": question}], _SURE_SENTENCE),
         ([_PERSONA, *turns], math.inf),
     )
@@ -115,9 +117,3 @@ def _new_words(text: str, question: str) -> frozenset[str]:
 def _words(text: str) -> frozenset[str]:
     """Return the stems of the words that tell something, among them all numbers."""
     return content_stems(text) | {word for word in tokens(text) if word.isdigit()}
-
-
-def _as_text(turns: Sequence[Message]) -> str:
-    """Return turns as a text that the next answer continues."""
-    lines = (turn["content"] + ("\n\n" if turn["role"] == "assistant" else " ") for turn in turns)
-    return "".join(lines).rstrip(" ")
