@@ -112,11 +112,7 @@ async def test_what_is_played_back_just_before_a_stop_is_logged(tmp_path: Path) 
 async def test_bip_which_knows_no_capabilities_lets_us_in_and_its_backlog_is_not_answered(
     tmp_path: Path,
 ) -> None:
-    async with (
-        ngircd() as ircd,
-        bip(ircd.port) as bouncer,
-        irc_client(ircd.port, "alice") as alice,
-    ):
+    async with ngircd() as ircd, bip(ircd.port) as bouncer, irc_client(ircd.port, "alice") as alice:
         await is_there(alice, "Terra")
         await alice.say(ROOM, ".ping")
         await alice.say(ROOM, "Terra: hello")

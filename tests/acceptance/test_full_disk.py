@@ -83,10 +83,7 @@ async def alice_on(
 
 
 async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(data: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        alice_on(data, script) as (alice, tendril),
-    ):
+    async with ScriptedOpenAI() as script, alice_on(data, script) as (alice, tendril):
         await alice.say(ROOM, "before")
         await tendril.services.log.flush()
         filler = fill(data)
@@ -163,13 +160,7 @@ async def until_metrics(http: httpx2.AsyncClient, value: str) -> None:
 
 
 async def test_a_file_that_becomes_damaged_is_told(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        alice_on(tmp_path, script) as (
-            alice,
-            tendril,
-        ),
-    ):
+    async with ScriptedOpenAI() as script, alice_on(tmp_path, script) as (alice, tendril):
         for number in range(40):
             await alice.say(ROOM, f"{number} " + "frog " * 60)
         await alice.settle()

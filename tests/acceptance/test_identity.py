@@ -103,10 +103,7 @@ def search_all(body: dict[str, Any]) -> Answer:
 async def test_a_private_room_is_exported_by_its_owner_and_shown_nowhere_else(
     tmp_path: Path,
 ) -> None:
-    async with (
-        bot(tmp_path) as (_, script, ircd),
-        irc_client(ircd.port, "ada") as ada,
-    ):
+    async with bot(tmp_path) as (_, script, ircd), irc_client(ircd.port, "ada") as ada:
         script.say("Noted.")
         await told(ada, PIN)
     shown = await terrarium("logs", "export", "--data", ".", cwd=tmp_path)
@@ -117,9 +114,7 @@ async def test_a_private_room_is_exported_by_its_owner_and_shown_nowhere_else(
     assert line["private"] is True
 
 
-async def test_a_private_reminder_is_told_to_its_owner_and_not_to_the_nick(
-    tmp_path: Path,
-) -> None:
+async def test_a_private_reminder_is_told_to_its_owner_and_not_to_the_nick(tmp_path: Path) -> None:
     noon, minute = datetime(2026, 5, 1, 12, tzinfo=UTC), timedelta(minutes=1)
     clock = ManualClock(noon)
     async with ScriptedOpenAI() as script, embedded_ircd() as ircd:

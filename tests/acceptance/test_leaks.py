@@ -197,9 +197,7 @@ async def test_no_page_and_no_endpoint_tells_what_a_token_may_not_read(tmp_path:
         ids = [event.id for event in events if event.text.startswith("the password")]
         assert len(ids) == 3
         async with web_site(
-            tmp_path,
-            settings={"token": "all-token", "tokens": tokens},
-            agent_url=script.url,
+            tmp_path, settings={"token": "all-token", "tokens": tokens}, agent_url=script.url
         ) as site:
             for token, places in readers.items():
                 hidden = {SECRETS[place] for place in SECRETS if place not in places}
@@ -224,9 +222,7 @@ async def test_no_page_and_no_endpoint_tells_what_a_token_may_not_read(tmp_path:
                 assert {place for place in SECRETS if SECRETS[place] in seen} == places
 
 
-async def test_no_mcp_tool_and_no_resource_tells_what_a_token_may_not_read(
-    tmp_path: Path,
-) -> None:
+async def test_no_mcp_tool_and_no_resource_tells_what_a_token_may_not_read(tmp_path: Path) -> None:
     tokens = {
         name: {"token": f"{name}-token", "channels": [f"irc/#{name}"]} for name in ("red", "green")
     }

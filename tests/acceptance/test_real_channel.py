@@ -124,10 +124,7 @@ async def test_kill_9_of_any_process_loses_no_logged_line(tmp_path: Path) -> Non
 
 
 async def test_kill_9_of_the_embedded_irc_server_loses_no_logged_line(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        terrarium_up(tmp_path, MODEL_UPSTREAM=script.url) as up,
-    ):
+    async with ScriptedOpenAI() as script, terrarium_up(tmp_path, MODEL_UPSTREAM=script.url) as up:
         async with irc_client(up.irc_port, "alice") as alice:
             await alice.join(ROOM)
             await say_lines(alice, "before")

@@ -43,10 +43,7 @@ async def test_a_bouncer_is_told_nothing_when_its_server_goes_and_comes(tmp_path
                     async with asyncio.timeout(PATIENCE):
                         while not await log.find(said):  # noqa: ASYNC110
                             await asyncio.sleep(0.1)  # what ZNC says is seen in the log alone
-                    async with (
-                        inspircd(port) as second,
-                        irc_client(second.port, "alice") as alice,
-                    ):
+                    async with inspircd(port) as second, irc_client(second.port, "alice") as alice:
                         await alice.join(ROOM)
                         if not any(" 353 " in line and "Terra" in line for line in alice.lines):
                             await alice.expect(r":Terra!\S+ JOIN")

@@ -103,12 +103,7 @@ class SimulatedDay:
         await self._look(tendril)
 
     async def _ask(
-        self,
-        tendril: SmallTendril,
-        log: ChatLog,
-        nick: str,
-        text: str,
-        anchor: int,
+        self, tendril: SmallTendril, log: ChatLog, nick: str, text: str, anchor: int
     ) -> None:
         log_window = LogWindow(
             log=log, place=PLACE, anchor=anchor, last=_LINES, speaker=nick, starts=self._starts

@@ -131,12 +131,7 @@ async def ray_cluster(
             words = ("--log-level", level, "server", "--ray", "--data", str(data))
             token = {"RAY_AUTH_TOKEN_PATH": str(data / "ray-token")}
             async with begun(
-                *words,
-                cwd=data,
-                RAY_ADDRESS=address,
-                SERVER_PORT=str(port),
-                **token,
-                **settings,
+                *words, cwd=data, RAY_ADDRESS=address, SERVER_PORT=str(port), **token, **settings
             ) as server:
                 await until_serving(url)
                 cluster = RayCluster(psutil.Process(process.pid), address, url, server)

@@ -54,9 +54,7 @@ async def test_all_that_is_kept_can_be_read_by_its_user_only(tmp_path: Path) -> 
 
 
 @pytest.mark.process
-async def test_a_second_process_of_a_tendril_on_a_folder_ends_with_one_line(
-    tmp_path: Path,
-) -> None:
+async def test_a_second_process_of_a_tendril_on_a_folder_ends_with_one_line(tmp_path: Path) -> None:
     async with embedded_ircd() as ircd, bot(tmp_path, ircd.port) as first:
         second = await terrarium("run", "irc", "--data", ".", cwd=tmp_path, IRC_SERVER="127.0.0.1")
         assert second.status == 78

@@ -149,9 +149,7 @@ async def test_a_turn_whose_tool_has_found_a_line_goes_and_its_answer_without_th
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_a_long_answer_and_a_line_that_was_said_before_its_end_go_too(
-    tmp_path: Path,
-) -> None:
+async def test_a_long_answer_and_a_line_that_was_said_before_its_end_go_too(tmp_path: Path) -> None:
     many = "\n".join([RETOLD, *(f"{number}: {RETOLD}" for number in range(8))])
     async with a_channel(tmp_path, irc={"stream_after": 0}) as (zoe, bob, tendril, script):
         script.say(many)

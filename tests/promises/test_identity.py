@@ -11,13 +11,7 @@ from harnesses.irc.questions.handler import STILL_AT_IT
 from storage.chat_log.event import EVERYTHING
 from storage.log import Query
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import (
-    ROOM,
-    conversation_with,
-    irc_config,
-    irc_tendril,
-    kept_turns,
-)
+from tests.kit.irc_tendril import ROOM, conversation_with, irc_config, irc_tendril, kept_turns
 from tests.kit.ircd import embedded_ircd, inspircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.services import services_network
