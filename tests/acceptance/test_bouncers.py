@@ -7,12 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 from terrarium.config import Config
-from tests.kit.bip import bip
+from tests.kit.bouncers import bip, znc
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import inspircd, ngircd
 from tests.kit.patience import PATIENCE
-from tests.kit.znc import znc
 
 NOBODY = "http://127.0.0.1:9"
 

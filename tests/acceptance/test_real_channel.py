@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from storage.log import ChatLog, Query
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
+from tests.kit.programs import accepting
 from tests.kit.recorder import recorder
 from tests.kit.terrarium import terrarium_up
 from tests.kit.ubuntu import spoken
@@ -143,17 +142,6 @@ async def test_kill_9_of_the_embedded_irc_server_loses_no_logged_line(tmp_path: 
     said = [event.text for event in await logged(tmp_path)]
     heard = [f"{when}: {number}" for when in ("before", "after") for number in range(LINES)]
     assert [text for text in said if text in heard] == heard
-
-
-async def accepting(port: int) -> None:
-    """Return when somebody listens on `port` again."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                return await writer.wait_closed()
-            await asyncio.sleep(0.05)  # a foreign process tells us in no other way
 
 
 LINES = 25

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from storage.chat_log.event import EVERYTHING
 from storage.log import ChatLog, Query
+from tests.kit.bouncers import znc
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_script import Wire, listening
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
-from tests.kit.znc import znc
 
 
 async def spoken(log: ChatLog) -> list[str]:
@@ -49,7 +49,7 @@ async def test_a_bouncer_is_told_nothing_when_its_server_goes_and_comes(tmp_path
                             await alice.expect(r":Terra!\S+ JOIN")
                         await alice.say(ROOM, ".ping")
                         await alice.expect("alice: pong")
-                    assert bouncer.is_running
+                    assert bouncer.process.returncode is None
                     assert await spoken(log) == ["alice: pong"]
         assert script.requests == []
         assert "status" not in json.dumps(script.beside)
