@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sqlite3
@@ -22,7 +21,7 @@ from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import until
 from tests.kit.web_site import WebSite, event, web_site
 
 ADMIN = {"irc": {"admins": "*!*@*"}}
@@ -58,16 +57,14 @@ async def said_by(client: IrcClient, words: str, pattern: str) -> str:
     return (await client.expect(rf":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(.*{pattern}.*)$"))[1]
 
 
-async def in_state(tendril: IrcTendril, state: ProcessState, detail: str = "") -> str:
-    """Wait until the status file says `state`, with `detail` in it; return what it says."""
-    data = tendril.config.data
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            told = report(data, "irc")
-            if told and told.state is state and detail in told.detail:
-                break
-            await asyncio.sleep(0.05)
-    return told.detail
+async def in_state(tendril: IrcTendril, state: ProcessState, detail: str = "") -> None:
+    """Wait until the status file says `state`, with `detail` in it."""
+
+    def is_told() -> bool:
+        said = report(tendril.config.data, "irc")
+        return said is not None and said.state is state and detail in said.detail
+
+    await until(is_told)
 
 
 @asynccontextmanager
@@ -112,11 +109,10 @@ async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(data: Pa
 
 
 async def until_health(site: WebSite, status: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            if (await site.http.get("/health")).status_code == status:
-                break
-            await asyncio.sleep(0.2)
+    async def is_so() -> bool:
+        return (await site.http.get("/health")).status_code == status
+
+    await until(is_so)
 
 
 async def test_on_a_full_disk_the_pages_are_served_and_their_health_and_doctor_say_so(
@@ -154,9 +150,11 @@ async def test_on_a_full_disk_the_metrics_say_so(data: Path) -> None:
 async def until_metrics(http: httpx2.AsyncClient, value: str) -> None:
     """Wait until /metrics of the agent server has this value for the disk of the web tendril."""
     line = f'terrarium_tendril_disk_trouble{{key="anonymous",tendril="web"}} {value}'
-    async with asyncio.timeout(PATIENCE):
-        while line not in (await http.get("/metrics")).text:  # noqa: ASYNC110
-            await asyncio.sleep(0.2)
+
+    async def is_shown() -> bool:
+        return line in (await http.get("/metrics")).text
+
+    await until(is_shown)
 
 
 async def test_a_file_that_becomes_damaged_is_told(tmp_path: Path) -> None:
@@ -175,5 +173,5 @@ async def test_a_file_that_becomes_damaged_is_told(tmp_path: Path) -> None:
             torn.seek((root - 1) * 4096)
             torn.write(os.urandom(4096))
         await alice.say(ROOM, "after")
-        assert await in_state(tendril, ProcessState.WAITING, "malformed")
+        await in_state(tendril, ProcessState.WAITING, "malformed")
         assert "malformed" in await said_by(alice, ".status", "queue")

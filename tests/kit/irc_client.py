@@ -83,6 +83,22 @@ class IrcClient:
         await self.send(f"JOIN {channel}")
         await self.expect(rf" 366 \S+ {re.escape(channel)} ")
 
+    async def meet(self, channel: str = "#terrarium", nick: str = "Terra") -> None:
+        """Join, and wait until `nick` is in the channel too."""
+        await self.join(channel)
+        if not any(" 353 " in line and nick in line for line in self.lines):
+            await self.expect(rf":{nick}!\S+ JOIN :?{re.escape(channel)}")
+
+    async def rename(self, nick: str) -> None:
+        """Take another nick."""
+        await self.send(f"NICK {nick}")
+        await self.expect(f"NICK :?{nick}$")
+
+    async def quit(self) -> None:
+        """Leave, and wait until the server has closed the connection."""
+        await self.send("QUIT")
+        await self.wait_closed()
+
     async def say(self, target: str, text: str | bytes) -> None:
         """Send a PRIVMSG."""
         body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
@@ -92,6 +108,21 @@ class IrcClient:
         """Say `words` to the bot; return the notice that comes back, without its channel."""
         await self.say(room, words)
         return (await self.expect(rf":Terra!\S+ NOTICE {self.nick} :(?:\[\S+\] )?(.*)$"))[1]
+
+    async def ask(self, words: str, room: str = "#terrarium") -> str:
+        """Say `words` on a channel; return the first line with which the bot replies."""
+        await self.say(room, words)
+        return (await self.expect(rf":Terra!\S+ PRIVMSG {room} :{self.nick}: (.*)$"))[1]
+
+    async def answer_to(self, words: str, target: str = "Terra") -> str:
+        """Say `words` to the bot or on a channel; return its answer, said or as a notice."""
+        await self.say(target, words)
+        answer = r":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(?!.*still at it, one moment\.$)(.*)$"
+        return (await self.expect(answer))[1]
+
+    async def ping(self, room: str = "#terrarium") -> None:
+        """Wait until the bot answers `.ping`: by then it has read all that was said before."""
+        assert await self.ask(".ping", room) == "pong"
 
     async def expect(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:  # noqa: ASYNC109
         """Return the match of the next line that contains `pattern`.

@@ -23,8 +23,7 @@ import psutil
 import pytest
 
 from agent_server.ray import command
-from tests.kit.command import begun, environment_without_settings, line_with
-from tests.kit.gone import gone
+from tests.kit.command import begun, environment_without_settings, gone, line_with
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 

@@ -11,20 +11,12 @@ from llm.memory.room import RoomMemory
 from llm.messages.message import Question
 from terrarium import Identity
 from tests.kit.clock import ManualClock
+from tests.kit.data_files import files_with
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.room_tendril import ADA, BOB, TEA, room_tendril, rooms_config
 
 SECRET = "swordfish"
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
-
-
-def files_with(folder: Path, word: str) -> list[str]:
-    """The files below a folder that have the word in them."""
-    return sorted(
-        path.name
-        for path in folder.rglob("*")
-        if path.is_file() and word.encode() in path.read_bytes()
-    )
 
 
 async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file_of_any_tendril(

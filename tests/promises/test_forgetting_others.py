@@ -12,10 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection, ProgrammingError
 from types import FrameType
+from typing import Any
 
 import pytest
 
-from storage.chat_log.event import Event, EventType
+from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.privacy.erasure import Forgotten, Person, forget
@@ -23,8 +24,8 @@ from tests.harnesses.irc.commands.test_registry import NOBODY
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
-from tests.kit.others import NOON, fill_others, guesses, rows_of
-from tests.promises.test_forgetting import told
+from tests.kit.lines import NOON, said
+from tests.kit.others import fill_others, guesses, rows_of
 
 MALLORY = Person("irc", "mallory", "mallory", "127.0.0.1", None)
 RIGHT = list(dict.fromkeys(guesses()))[:100]
@@ -61,19 +62,9 @@ async def forget_after(
 ) -> tuple[Forgotten, Counter[str]]:
     """Say texts on a channel, as Mallory, and forget him; return the result and the statements
     that it took."""
-    lines = [
-        Event(
-            network="irc",
-            channel=ROOM,
-            type=EventType.PRIVMSG,
-            time=NOON.replace(year=year),
-            nick=MALLORY.nick,
-            user=MALLORY.user,
-            host=MALLORY.host,
-            text=text,
-        )
-        for text in texts
-    ]
+    his: dict[str, Any] = {"nick": MALLORY.nick, "user": MALLORY.user, "host": MALLORY.host}
+    his |= {"place": Place("irc", ROOM), "time": NOON.replace(year=year)}
+    lines = [said(text, **his) for text in texts]
     with statements() as run:
         async with Database.open(data / "irc.db") as database:
             log = ChatLog(database)
@@ -99,8 +90,8 @@ async def test_whoever_guesses_words_of_others_and_is_forgotten_learns_and_remov
             async with irc_client(ircd.port, f"mallory{number:03}") as mallory:
                 await mallory.join(ROOM)
                 await mallory.say(ROOM, words)
-                asked = await told(mallory, ".forget me")
-                done = await told(mallory, f".forget me {asked.split()[-1]}")
+                asked = await mallory.told(".forget me")
+                done = await mallory.told(f".forget me {asked.split()[-1]}")
                 replies.add(f"{asked.replace(mallory.nick, 'NICK')[:-6]} {done}")
     assert len(RIGHT) == len(WRONG) == 100
     (reply,) = replies

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.tendril.turns import RESTARTED
-from tests.acceptance.test_both_databases import up
 from tests.kit.command import begun
 from tests.kit.irc_client import irc_client
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.terrarium import terrarium_up
 
 pytestmark = pytest.mark.process
 ASKING = ".terrarium tell me a story about toads"
@@ -52,7 +52,7 @@ async def test_everything_stops_in_an_order_in_which_an_answer_still_arrives(
 ) -> None:
     async with (
         ScriptedOpenAI() as script,
-        up(tmp_path, script, {}) as bot,
+        terrarium_up(tmp_path, MODEL_UPSTREAM=script.url) as bot,
         irc_client(bot.irc_port, "ada") as ada,
     ):
         await ada.join("#terrarium")
