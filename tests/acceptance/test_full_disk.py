@@ -22,7 +22,7 @@ from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import until
-from tests.kit.web_site import WebSite, event, web_site
+from tests.kit.web_site import event, web_site
 
 ADMIN = {"irc": {"admins": "*!*@*"}}
 
@@ -108,53 +108,32 @@ async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(data: Pa
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-async def until_health(site: WebSite, status: int) -> None:
-    async def is_so() -> bool:
-        return (await site.http.get("/health")).status_code == status
-
-    await until(is_so)
-
-
-async def test_on_a_full_disk_the_pages_are_served_and_their_health_and_doctor_say_so(
+async def test_on_a_full_disk_the_pages_are_served_and_health_metrics_and_doctor_say_so(
     data: Path,
 ) -> None:
-    async with web_site(data, events=[event("before")]) as site:
-        await until_health(site, 200)
-        filler = fill(data)
-        await until_health(site, 503)
-        told = examine_process(data, "web")
-        assert not told.ok
-        assert "the disk" in told.text
-        assert [each["text"] for each in (await site.get("/api/messages"))["messages"]] == [
-            "before"
-        ]
-        filler.unlink()
-        await until_health(site, 200)
-        assert examine_process(data, "web").ok
-
-
-async def test_on_a_full_disk_the_metrics_say_so(data: Path) -> None:
+    sample = 'terrarium_tendril_disk_trouble{key="anonymous",tendril="web"}'
     async with (
         ScriptedOpenAI() as script,
         agent_server({"upstream": script.url}) as url,
         httpx2.AsyncClient(base_url=url) as http,
-        web_site(data, agent_url=url),
+        web_site(data, events=[event("before")], agent_url=url) as site,
     ):
-        await until_metrics(http, "0.0")
+
+        async def is_told(status: int, trouble: str) -> bool:
+            health, metrics = await site.http.get("/health"), await http.get("/metrics")
+            return health.status_code == status and f"{sample} {trouble}" in metrics.text
+
+        await until(lambda: is_told(200, "0.0"))
         filler = fill(data)
-        await until_metrics(http, "1.0")
+        await until(lambda: is_told(503, "1.0"))
+        told = examine_process(data, "web")
+        assert not told.ok
+        assert "the disk" in told.text
+        found = await site.get("/api/messages")
+        assert [each["text"] for each in found["messages"]] == ["before"]
         filler.unlink()
-        await until_metrics(http, "0.0")
-
-
-async def until_metrics(http: httpx2.AsyncClient, value: str) -> None:
-    """Wait until /metrics of the agent server has this value for the disk of the web tendril."""
-    line = f'terrarium_tendril_disk_trouble{{key="anonymous",tendril="web"}} {value}'
-
-    async def is_shown() -> bool:
-        return line in (await http.get("/metrics")).text
-
-    await until(is_shown)
+        await until(lambda: is_told(200, "0.0"))
+        assert examine_process(data, "web").ok
 
 
 async def test_a_file_that_becomes_damaged_is_told(tmp_path: Path) -> None:

@@ -22,9 +22,8 @@ from terrarium.config import Settings, sections
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "terrarium.example.toml"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
-BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
 
-_ORDER = (
+ORDER = [
     "model",
     "server",
     "usage",
@@ -36,7 +35,7 @@ _ORDER = (
     "web",
     "cron",
     "mcp",
-)
+]
 
 # Examples for keys that have no default, or a computed one.
 _SHOWN = {
@@ -186,7 +185,7 @@ _EXTRA = {
 def tables() -> dict[str, type[Settings]]:
     """Return the settings of all installed packages by table, ours first, in reading order."""
     known = sections()
-    return {name: known[name] for name in (*_ORDER, *sorted(set(known) - set(_ORDER)))}
+    return {name: known[name] for name in (*ORDER, *sorted(set(known) - set(ORDER)))}
 
 
 def example() -> str:
@@ -203,16 +202,34 @@ def configuration() -> str:
     for name, kind in tables().items():
         parts += [f"## [{name}]", _about(kind), _table(name, kind.model_fields)]
         for key, field in kind.model_fields.items():
-            if model := _table_of(field):
+            # A key that holds subtables has their model as the last argument of its type.
+            model = next(reversed(get_args(field.annotation)), None)
+            if isinstance(model, type) and issubclass(model, BaseModel):
                 parts += [f"### [{name}.{key}.NAME]", _about(model), _table("", model.model_fields)]
     return "\n\n".join(parts)
 
 
 def documented(text: str) -> str:
     """Return the text of docs/configuration.md with its generated section replaced."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{configuration()}\n\n{END}{after}"
+    return replaced(text, "reference", configuration())
+
+
+def replaced(text: str, name: str, section: str) -> str:
+    """Return the text of a document with the section between the comments with `name` replaced."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n\n{section}\n\n{end}{after}"
+
+
+def all_variables() -> set[str]:
+    """Return the environment variables of all settings."""
+    return {
+        variable
+        for table, kind in tables().items()
+        for key, field in kind.model_fields.items()
+        for variable in variables(table, key, field)
+    }
 
 
 def variables(table: str, key: str, field: FieldInfo) -> Sequence[str]:
@@ -228,8 +245,11 @@ def _keys(table: str, kind: type[Settings]) -> Iterator[str]:
         if where in _EXTRA:
             continue
         shown = _SHOWN.get(where) or _toml(_default(field))
-        about = textwrap.wrap(_described(field, where in _SHOWN), 96)
-        yield from ("", *(f"# {line}" for line in about), f"#{key} = {shown}")
+        text = field.description or ""
+        says_default = "by default" in text or field.default_factory is not None
+        if where in _SHOWN and not says_default:
+            text += " (by default none)"
+        yield from ("", *(f"# {line}" for line in textwrap.wrap(text, 96)), f"#{key} = {shown}")
     for key in kind.model_fields:  # in TOML, a subtable ends the keys of its parent
         if extra := _EXTRA.get(f"{table}.{key}"):
             yield f"\n{extra.rstrip()}"
@@ -246,12 +266,6 @@ def _table(table: str, fields: Mapping[str, FieldInfo]) -> str:
         cells += [_shown_default(field), (field.description or "").replace("|", "\\|")]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
-
-
-def _described(field: FieldInfo, has_no_default: bool) -> str:
-    text = field.description or ""
-    said = "by default" in text or field.default_factory is not None
-    return f"{text} (by default none)" if has_no_default and not said else text
 
 
 def _shown_default(field: FieldInfo) -> str:
@@ -282,13 +296,6 @@ def _toml(value: object) -> str:
 
 def _about(kind: type[BaseModel]) -> str:
     return (kind.__doc__ or "").strip().splitlines()[0]
-
-
-def _table_of(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the model of the subtables of a key, None if it holds none."""
-    arguments = get_args(field.annotation)
-    last = arguments[-1] if arguments else None
-    return last if isinstance(last, type) and issubclass(last, BaseModel) else None
 
 
 def main() -> None:

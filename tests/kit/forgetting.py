@@ -191,14 +191,10 @@ def _run(data: Path, fault: Fault, resumes: bool, outcome: Connection) -> None:
     outcome.send_bytes(b"begun")
     try:
         with redirect_stdout(StringIO()):  # suppress the log: errors are expected
-            done = asyncio.run(restart(data) if resumes else _asked(data))
+            done = asyncio.run(restart(data)) if resumes else asyncio.run(ask(data)).is_finished
         outcome.send_bytes(b"finished" if done else b"not finished")
     except StorageError:
         outcome.send_bytes(b"not begun")
-
-
-async def _asked(data: Path) -> bool:
-    return (await ask(data)).is_finished
 
 
 @contextmanager

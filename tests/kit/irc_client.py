@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import TracebackType
+from typing import Any
 
 from tests.kit.patience import PATIENCE
 
@@ -33,12 +33,7 @@ class IrcClient:
         self._reading = asyncio.create_task(self._read())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: Any) -> None:
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
         self._writer.close()
@@ -170,18 +165,15 @@ class IrcClient:
     async def _read(self) -> None:
         try:
             while line := await self._reader.readline():
-                await self._take(line.rstrip(b"\r\n"))
+                if line.startswith(b"PING "):
+                    await self.send(b"PONG " + line[5:].rstrip(b"\r\n"))
+                async with self._news:
+                    self.received.append(line.rstrip(b"\r\n"))
+                    self._news.notify_all()
         except ConnectionError:
             pass  # a killed server resets; the test sees `closed`
         async with self._news:
             self.closed = True
-            self._news.notify_all()
-
-    async def _take(self, line: bytes) -> None:
-        if line.startswith(b"PING "):
-            await self.send(b"PONG " + line[5:])
-        async with self._news:
-            self.received.append(line)
             self._news.notify_all()
 
 

@@ -80,23 +80,26 @@ async def test_whoever_guesses_words_of_others_and_is_forgotten_learns_and_remov
     await fill_others(tmp_path)
     before = rows_of(tmp_path)
     replies: set[str] = set()
+    guessed, size = (*RIGHT, *WRONG, *EVERYDAY), len(EVERYDAY)
+    groups = [guessed[at : at + size] for at in range(0, len(guessed), size)]
     tables = {"irc": {"channel_per_minute": 10_000}, "agent": {"trace_days": 0}}
     async with (
         embedded_ircd() as ircd,
         irc_tendril(irc_config(tmp_path, ircd.port, NOBODY, **tables)),
     ):
-        for number, words in enumerate((*RIGHT, *WRONG, *EVERYDAY)):
+        for number, group in enumerate(groups):
             # Each time somebody else, as the bot ignores whoever is so quick so often.
             async with irc_client(ircd.port, f"mallory{number:03}") as mallory:
                 await mallory.join(ROOM)
-                await mallory.say(ROOM, words)
+                for words in group:
+                    await mallory.say(ROOM, words)
                 asked = await mallory.told(".forget me")
                 done = await mallory.told(f".forget me {asked.split()[-1]}")
                 replies.add(f"{asked.replace(mallory.nick, 'NICK')[:-6]} {done}")
     assert len(RIGHT) == len(WRONG) == 100
     (reply,) = replies
-    assert "2 events are yours, and 0 reminders" in reply  # one is the JOIN
-    assert "Forgotten: 2 events of yours, with what I answered to them" in reply
+    assert "5 events are yours, and 0 reminders" in reply  # one is the JOIN
+    assert "Forgotten: 5 events of yours, with what I answered to them" in reply
     assert before <= rows_of(tmp_path)
 
 

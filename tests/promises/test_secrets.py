@@ -1,4 +1,4 @@
-"""Keys and tokens that people choose cannot be guessed, and go to nobody else: SECURITY.md."""
+"""Keys and tokens cannot be guessed, go to nobody else, and guard everything: SECURITY.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from starlette.types import Message
+from starlette.websockets import WebSocket
 
+from agent_server.app import create_app
 from agent_server.settings.server import ServerSettings
 from harnesses.web.settings import WebSettings
 from terrarium.config import Config, ConfigError
@@ -91,3 +94,24 @@ async def test_a_tendril_that_runs_without_up_never_sends_the_key_of_the_admin(
         async with begun("run", "web", cwd=tmp_path, **settings):
             async with asyncio.timeout(PATIENCE):
                 assert await asked.get() == (sent and f"Bearer key of the {sent}")
+
+
+async def test_no_websocket_gets_past_the_keys_of_the_agent_server(tmp_path: Path) -> None:
+    server, model = {"admin_key": "a key of the admin"}, {"upstream": "http://127.0.0.1:9"}
+    app = create_app(Config({"server": server, "model": model}, None, tmp_path))
+    sent: list[Message] = []
+
+    async def accept(socket: WebSocket) -> None:
+        await socket.accept()
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    app.add_api_websocket_route("/echo", accept)
+    headers = [(b"authorization", b"Bearer a key of the admin")]
+    scope = {"type": "websocket", "path": "/echo", "headers": headers, "query_string": b""}
+    await app(scope, receive, send)
+    assert [message["type"] for message in sent] == ["websocket.close"]

@@ -133,7 +133,7 @@ async def test_no_run_of_words_in_the_middle_is_told_to_another_key(
 ) -> None:
     # llama.cpp keeps runs of 64 tokens in the middle of what its slot holds, where words before
     # them were left out.
-    run = "\n".join(f"<bob> this is line {number} of what we say here" for number in range(12))
+    run = "\n".join(f"<bob> this is line {number} of what we say here" for number in range(8))
     model = {"path": str(model_file), "context": 1024, "slots": 1, **QUIET}
     async with keys(model, tmp_path) as (http, ada, mallory, _):
         await cached(http, ada, f"Be{' very' * 14} kind.", run)
