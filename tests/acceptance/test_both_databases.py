@@ -24,9 +24,7 @@ def storage_of(address: Address) -> Mapping[str, str]:
 
 
 @pytest.mark.slow
-async def test_a_question_a_search_a_reminder_a_stream_and_a_forgetting(
-    stores: Stores, tmp_path: Path
-) -> None:
+async def test_asking_searching_reminding_and_forgetting(stores: Stores, tmp_path: Path) -> None:
     storage = storage_of(stores("irc"))
     async with ScriptedOpenAI() as script:
         settings = {"MODEL_UPSTREAM": script.url, **storage}

@@ -19,9 +19,7 @@ async def is_logged(config: Config, text: str) -> bool:
     return any(text == each for _, _, each in await logged(config))
 
 
-async def test_what_is_said_while_the_bot_is_away_from_its_bouncer_is_logged_once(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_said_while_the_bot_is_away_is_logged_once(tmp_path: Path) -> None:
     async with (
         inspircd() as ircd,
         znc(ircd.port) as bouncer,
@@ -91,9 +89,7 @@ async def test_what_is_played_back_just_before_a_stop_is_logged(tmp_path: Path) 
     assert {words: seen[words] for words in gap if seen[words] != 1} == {}
 
 
-async def test_bip_which_knows_no_capabilities_lets_us_in_and_its_backlog_is_not_answered(
-    tmp_path: Path,
-) -> None:
+async def test_bip_lets_us_in_and_its_backlog_is_not_answered(tmp_path: Path) -> None:
     async with ngircd() as ircd, bip(ircd.port) as bouncer, irc_client(ircd.port, "alice") as alice:
         await alice.meet(ROOM)
         await alice.say(ROOM, ".ping")

@@ -31,9 +31,7 @@ def shows(sample: str) -> Callable[[httpx2.Response], bool]:
 
 
 @pytest.mark.slow
-async def test_a_database_that_is_away_is_seen_from_outside_and_nothing_said_is_lost(
-    tmp_path: Path,
-) -> None:
+async def test_a_database_that_is_away_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
     with postgres_server() as postgres:
         storage = {"STORAGE_URL": postgres.create("bot")}
         async with (

@@ -115,9 +115,7 @@ class BadDay:
 
 
 @pytest.mark.slow
-async def test_on_a_bad_day_no_question_no_answer_and_no_line_is_lost_or_doubled(
-    tmp_path: Path,
-) -> None:
+async def test_on_a_bad_day_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     async with hub() as net, net.leaf() as leaf, ScriptedOpenAI() as script:
         config = irc_config(tmp_path, net.ircd.port, script.url, irc={"rejoin_after": 0.1})
         async with irc_client(net.ircd.port, "asker") as asker:
@@ -249,9 +247,7 @@ class Town:
 
 
 @pytest.mark.slow
-async def test_on_a_day_of_coming_and_going_who_stays_is_answered_and_nobody_else(
-    tmp_path: Path,
-) -> None:
+async def test_whoever_stays_is_answered_and_nobody_else(tmp_path: Path) -> None:
     chance = random.Random(7)
     async with (
         ngircd() as ircd,

@@ -158,9 +158,7 @@ async def test_a_question_that_was_being_answered_is_answered_by_the_standby(pai
         assert len(pair.script.requests) == 2
 
 
-async def test_one_that_stops_hands_over_at_once_and_stands_by_when_it_comes_back(
-    pair: Pair,
-) -> None:
+async def test_one_that_stops_hands_over_at_once_and_then_stands_by(pair: Pair) -> None:
     async with pair.tendril("Terra") as active, pair.tendril("Terra_"):
         active.terminate()
         assert await active.wait() == 0
@@ -178,9 +176,7 @@ async def test_only_those_that_are_to_share_the_work_run_beside_one_another(pair
 
 
 @pytest.mark.parametrize("standby", [True, False])
-async def test_one_that_names_other_networks_is_refused_with_what_to_do(
-    pair: Pair, standby: bool
-) -> None:
+async def test_one_that_names_other_networks_is_refused(pair: Pair, standby: bool) -> None:
     async with pair.tendril("Terra"):
         text = pair.config.read_text().replace("standby = true", f"standby = {standby}".lower())
         network = f'[irc.networks.pond]\nserver = "127.0.0.1"\nport = {pair.ircd.port}\n'

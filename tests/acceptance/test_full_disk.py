@@ -108,9 +108,7 @@ async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(data: Pa
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-async def test_on_a_full_disk_the_pages_are_served_and_health_metrics_and_doctor_say_so(
-    data: Path,
-) -> None:
+async def test_a_full_disk_is_told_by_health_metrics_and_doctor_of_the_pages(data: Path) -> None:
     sample = 'terrarium_tendril_disk_trouble{key="anonymous",tendril="web"}'
     async with (
         ScriptedOpenAI() as script,

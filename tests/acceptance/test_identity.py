@@ -88,9 +88,7 @@ def search_all(body: dict[str, Any]) -> Answer:
     return Answer(calls=tuple((name, wanted[name]) for name in names if name in wanted))
 
 
-async def test_a_private_room_is_exported_by_its_owner_and_shown_nowhere_else(
-    tmp_path: Path,
-) -> None:
+async def test_a_private_room_is_exported_with_private_only(tmp_path: Path) -> None:
     async with bot(tmp_path) as (_, script, ircd), irc_client(ircd.port, "ada") as ada:
         script.say("Noted.")
         await ada.answer_to(PIN)

@@ -20,9 +20,7 @@ from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import bearer, until_status
 
 
-async def test_a_key_that_is_made_while_it_runs_locks_out_neither_tendrils_nor_the_owner(
-    tmp_path: Path,
-) -> None:
+async def test_a_key_made_while_it_runs_locks_out_nobody_at_home(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, up(tmp_path, script) as running:
         url = running.address("agent server")
         async with httpx2.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as http:

@@ -43,9 +43,7 @@ async def logged(data: Path) -> list[Event]:
 
 
 @pytest.mark.timeout(600)
-async def test_500_real_lines_three_questions_and_a_second_start_that_remembers(
-    tmp_path: Path,
-) -> None:
+async def test_500_real_lines_three_questions_and_a_second_start(tmp_path: Path) -> None:
     lines = spoken(500)
     server_port = free_port()
     async with (

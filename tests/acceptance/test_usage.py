@@ -59,7 +59,7 @@ async def question(person: IrcClient, words: str, answer: str) -> None:
     await person.expect(rf"PRIVMSG #terrarium :\S+: {re.escape(answer)}")
 
 
-async def test_usage_is_known_by_tendril_and_the_page_of_tendrils_shows_what_it_was_for(
+async def test_usage_is_known_by_tendril_and_purpose(
     running: Running, script: ScriptedOpenAI
 ) -> None:
     script.say("I can listen.")
@@ -109,7 +109,7 @@ async def test_who_has_used_up_a_budget_is_told_so_and_others_are_answered(tmp_p
         assert await running.ended() == 0
 
 
-async def test_who_floods_the_model_leaves_each_tendril_its_share(
+async def test_a_flood_leaves_tendrils_their_share(
     running: Running, script: ScriptedOpenAI
 ) -> None:
     found, before = json.loads((running.data / "run" / "up.json").read_text()), len(script.requests)

@@ -40,9 +40,7 @@ async def bot(data: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process
 
 
 @pytest.mark.process
-async def test_what_is_kept_is_its_users_only_and_a_second_process_ends_with_one_line(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_kept_is_for_one_user_and_for_one_process(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with embedded_ircd() as ircd, bot(data, ircd.port) as first:
         modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (data, *data.rglob("*"))}
@@ -59,9 +57,7 @@ async def test_what_is_kept_is_its_users_only_and_a_second_process_ends_with_one
 
 @pytest.mark.process
 @pytest.mark.parametrize("kind", ["newer", "letter", "torn"])
-async def test_a_file_that_cannot_be_used_ends_a_tendril_for_good_and_stays_as_it_is(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_a_file_that_cannot_be_used_stays_as_it_is(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "irc.db"
     if kind == "letter":
         path.write_text("this is a letter, and no database at all\n" * 40)

@@ -58,9 +58,7 @@ async def quote_in(path: Path, log: ChatLog) -> None:
         await Conversations(database).add("browser/1", asking)
 
 
-async def test_a_forgetting_that_cannot_be_finished_says_so_and_goes_on_at_the_next_start(
-    tmp_path: Path,
-) -> None:
+async def test_a_forgetting_that_is_not_finished_goes_on_at_the_next_start(tmp_path: Path) -> None:
     async with embedded_ircd() as ircd:
         config = irc_config(tmp_path, ircd.port, NOBODY)
         async with irc_tendril(config) as tendril, irc_client(ircd.port, NICK) as zoe:
@@ -87,9 +85,7 @@ async def test_a_forgetting_that_cannot_be_finished_says_so_and_goes_on_at_the_n
     assert [row[:2] for row in audit] == [("", "forget")]
 
 
-async def test_where_not_even_the_beginning_can_be_written_nothing_is_removed_and_it_says_so(
-    tmp_path: Path,
-) -> None:
+async def test_a_forgetting_that_cannot_be_recorded_removes_nothing(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         await alice.say(ROOM, WORD)
         await alice.ping()
@@ -172,9 +168,7 @@ class ForgottenMeanwhile(Memories):
         return await super().latest(room, layer, limit)
 
 
-async def test_what_is_forgotten_while_a_prompt_is_made_is_in_none_that_follows(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_forgotten_while_a_prompt_is_made_is_in_no_later_one(tmp_path: Path) -> None:
     async with (
         Database.open(tmp_path / "irc.db") as database,
         AgentClient.open(AgentSettings()) as client,

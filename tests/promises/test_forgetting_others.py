@@ -74,9 +74,7 @@ async def forget_after(
 
 
 @pytest.mark.slow
-async def test_whoever_guesses_words_of_others_and_is_forgotten_learns_and_removes_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_whoever_guesses_words_of_others_learns_and_removes_nothing(tmp_path: Path) -> None:
     await fill_others(tmp_path)
     before = rows_of(tmp_path)
     replies: set[str] = set()
@@ -103,9 +101,7 @@ async def test_whoever_guesses_words_of_others_and_is_forgotten_learns_and_remov
     assert before <= rows_of(tmp_path)
 
 
-async def test_a_forgetting_takes_as_much_work_whether_words_of_others_are_guessed_or_not(
-    tmp_path: Path,
-) -> None:
+async def test_a_forgetting_takes_as_much_work_after_right_guesses(tmp_path: Path) -> None:
     await fill_others(tmp_path / "whole")
     before = rows_of(tmp_path / "whole")
     for right, wrong in list(zip(RIGHT, WRONG, strict=True))[::10]:
@@ -122,9 +118,7 @@ async def test_a_forgetting_takes_as_much_work_whether_words_of_others_are_guess
         assert sum(work[0].values()) > 50
 
 
-async def test_everyday_sentences_said_before_others_said_the_same_remove_nothing_of_theirs(
-    tmp_path: Path,
-) -> None:
+async def test_everyday_sentences_remove_nothing_of_others(tmp_path: Path) -> None:
     await fill_others(tmp_path)
     before = rows_of(tmp_path)
     gone, _ = await forget_after(tmp_path, *EVERYDAY, year=NOON.year - 1)

@@ -64,7 +64,7 @@ async def left(tendril: IrcTendril) -> tuple[list[str], list[str]]:
         ("links", "which link did zoe post?"),
     ],
 )
-async def test_a_line_that_code_has_quoted_as_a_fact_goes_with_who_said_it(
+async def test_a_quoted_line_goes_with_who_said_it(
     kind: str, question: str, tmp_path: Path
 ) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, script):
@@ -81,9 +81,7 @@ async def test_a_line_that_code_has_quoted_as_a_fact_goes_with_who_said_it(
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_an_answer_that_repeats_what_the_model_was_shown_goes_and_another_stays(
-    tmp_path: Path,
-) -> None:
+async def test_an_answer_that_repeats_a_line_goes_and_another_stays(tmp_path: Path) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, script):
         script.say(PLAIN).say(RETOLD).say(f"As I said, {RETOLD}")
         assert await bob.ask(".terrarium where do frogs sleep?") == PLAIN
@@ -102,9 +100,7 @@ async def test_an_answer_that_repeats_what_the_model_was_shown_goes_and_another_
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_a_turn_in_which_only_the_model_thinks_of_a_line_goes_and_its_answer_stays(
-    tmp_path: Path,
-) -> None:
+async def test_a_turn_that_only_thinks_of_a_line_goes_its_answer_stays(tmp_path: Path) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, script):
         script.answer(Answer("Ask zoe for it.", reasoning=RETOLD))
         script.call("recall", {"key": RETOLD}).say("I do not remember.").say(PLAIN)
@@ -119,9 +115,7 @@ async def test_a_turn_in_which_only_the_model_thinks_of_a_line_goes_and_its_answ
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_a_turn_whose_tool_has_found_a_line_goes_and_its_answer_without_the_line_stays(
-    tmp_path: Path,
-) -> None:
+async def test_a_turn_whose_tool_found_a_line_goes_its_answer_stays(tmp_path: Path) -> None:
     async with a_channel(tmp_path, agent={"max_context_messages": 0}) as (
         zoe,
         bob,
@@ -153,9 +147,7 @@ async def test_a_long_answer_and_a_line_that_was_said_before_its_end_go_too(tmp_
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_a_text_that_the_model_has_put_behind_a_link_goes_with_whom_it_quotes(
-    tmp_path: Path,
-) -> None:
+async def test_a_text_behind_a_link_goes_with_whom_it_quotes(tmp_path: Path) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, script), web_site(tmp_path):
         script.call("paste", {"text": RETOLD}).say("It is behind the link.")
         script.call("paste", {"text": PLAIN}).say("That too.")
@@ -181,9 +173,7 @@ async def test_lines_that_a_search_has_found_go_with_whom_they_quote(tmp_path: P
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_a_message_of_another_tendril_goes_with_whom_it_quotes_said_or_not(
-    tmp_path: Path,
-) -> None:
+async def test_a_message_of_another_tendril_goes_with_whom_it_quotes(tmp_path: Path) -> None:
     async with (
         a_channel(tmp_path) as (zoe, bob, tendril, _),
         Database.open(outbox_path(tmp_path)) as database,

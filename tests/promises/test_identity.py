@@ -53,9 +53,7 @@ async def impostor(port: int, nick: str) -> AsyncIterator[IrcClient]:
         yield client
 
 
-async def test_whoever_takes_a_nick_has_no_part_in_the_memory_of_its_owner_on_a_channel(
-    tmp_path: Path,
-) -> None:
+async def test_whoever_takes_a_nick_has_no_part_in_its_owners_memory(tmp_path: Path) -> None:
     async with (
         embedded_ircd() as ircd,
         ScriptedOpenAI() as script,
@@ -89,9 +87,7 @@ async def test_whoever_takes_a_nick_has_no_part_in_the_memory_of_its_owner_on_a_
             assert "1 turn" in await ada.answer_to(".clear", ROOM)
 
 
-async def test_who_changes_nick_keeps_the_conversation_and_who_takes_the_old_one_gets_none(
-    tmp_path: Path,
-) -> None:
+async def test_whoever_changes_nick_keeps_the_conversation_for_themselves(tmp_path: Path) -> None:
     async with (
         embedded_ircd() as ircd,
         irc_tendril(irc_config(tmp_path, ircd.port, NOBODY)),

@@ -27,9 +27,7 @@ async def move(source: Address, target: Address) -> None:
 
 
 @pytest.mark.parametrize("into_postgres", [True, False], ids=["into postgres", "into files"])
-async def test_a_forgetting_that_is_moved_before_it_is_finished_is_finished_in_the_new_place(
-    tmp_path: Path, into_postgres: bool
-) -> None:
+async def test_a_moved_forgetting_is_finished_there(tmp_path: Path, into_postgres: bool) -> None:
     files: Stores = SqliteStores(tmp_path)
     schemas: Stores = PostgresStores(tmp_path)
     source, target = (files, schemas) if into_postgres else (schemas, files)

@@ -32,9 +32,7 @@ def config(table: str, **values: Any) -> Config:
 @pytest.mark.parametrize(
     "secrets", [{"admin_key": SHORT}, {"keys": {"irc": SHORT}}, {"keys": {"irc": LONG, "web": "a"}}]
 )
-def test_no_key_that_can_be_guessed_opens_a_server_that_others_reach(
-    secrets: dict[str, Any],
-) -> None:
+def test_no_key_that_can_be_guessed_opens_a_reachable_server(secrets: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="fewer than 8 characters") as refused:
         config("server", host="0.0.0.0", **secrets).section(ServerSettings).require_key()
     assert SHORT not in str(refused.value)
@@ -43,9 +41,7 @@ def test_no_key_that_can_be_guessed_opens_a_server_that_others_reach(
 
 
 @pytest.mark.parametrize("reached", [{"host": "0.0.0.0"}, {"public_url": "https://logs.example"}])
-def test_no_token_that_can_be_guessed_opens_pages_that_others_reach(
-    reached: dict[str, Any],
-) -> None:
+def test_no_token_that_can_be_guessed_opens_reachable_pages(reached: dict[str, Any]) -> None:
     guests = {"token": SHORT, "channels": ["irc/#open"]}
     for secrets in ({"token": SHORT}, {"token": LONG, "tokens": {"guests": guests}}):
         with pytest.raises(ConfigError, match="fewer than 8 characters") as refused:
