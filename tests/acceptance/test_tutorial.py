@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.reference import ROOT
-from tests.kit.command import environment_without_settings, until_ready
+from tests.kit.command import environment_without_settings, lend_packages, until_ready
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-from tests.kit.packages import lend_packages
 from tests.kit.patience import PATIENCE
 
 TEXT = (ROOT / "docs" / "tendrils.md").read_text(encoding="utf-8")

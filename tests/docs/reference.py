@@ -89,27 +89,16 @@ _HEAD = """\
 # SERVER_PORT. An unknown key is an error. `terrarium config show` prints what is in effect.
 """
 
-_NETWORKS = """\
+# Examples of subtables, which stand below the other keys of their table.
+_EXTRA = {
+    "irc.networks": """
 # Several networks, each with the network's keys of [irc]; [irc]'s own network then does not count.
 #[irc.networks.libera]
 #server = "irc.libera.chat"
 #tls = true
 #channels = ["#terrarium", "#secret its-key"]
-"""
-
-_JOBS = """\
-# Every morning at nine, what was said in #terrarium on the day before. The keys of a job are
-# described in docs/configuration.md.
-#[cron.jobs.digest]
-#schedule = "0 9 * * *"
-#timezone = "Europe/Vienna"
-#log = "#terrarium"
-#hours = 24
-#prompt = "Sum up in at most six short lines what was talked about, decided and left open."
-#deliver = "#terrarium"
-"""
-
-_MODELS = """\
+""",
+    "model.models": """
 # More models; clients ask for them by name, for "openai:gpt-5" by an upstream's own name, and for
 # the aliases above.
 #[model.models.big]
@@ -120,16 +109,8 @@ _MODELS = """\
 #[model.models.anthropic]
 #api = "anthropic"
 #upstream_key = "..."
-"""
-
-_TOKENS = """\
-# A token for some channels only: whoever has it sees no other.
-#[web.tokens.guests]
-#token = "another-long-secret"
-#channels = ["irc/#terrarium"]
-"""
-
-_MCP = """\
+""",
+    "mcp.servers": """
 # MCP servers whose tools the model may use: a program that is started, or an address.
 #[mcp.servers.time]
 #command = ["uvx", "mcp-server-time"]
@@ -143,17 +124,26 @@ _MCP = """\
 #reads = ["search_*"]
 #needs = "operate"
 #timeout = 60
-"""
-
-_PRICES = """\
+""",
+    "cron.jobs": """
+# Every morning at nine, what was said in #terrarium on the day before. The keys of a job are
+# described in docs/configuration.md.
+#[cron.jobs.digest]
+#schedule = "0 9 * * *"
+#timezone = "Europe/Vienna"
+#log = "#terrarium"
+#hours = 24
+#prompt = "Sum up in at most six short lines what was talked about, decided and left open."
+#deliver = "#terrarium"
+""",
+    "usage.prices": """
 # What a million tokens of a model cost, by the name that clients ask for.
 #[usage.prices.terra]
 #prompt = 0.15
 #cached = 0.05
 #completion = 0.6
-"""
-
-_BUDGETS = """\
+""",
+    "usage.budgets": """
 # What may be used until midnight UTC: by each person, and by all of a model that costs money.
 #[usage.budgets.people]
 #per = "person"
@@ -161,24 +151,19 @@ _BUDGETS = """\
 #[usage.budgets.money]
 #model = "terra"
 #cost_per_day = 1.5
-"""
-
-_CHANNELS = """\
+""",
+    "irc.channel": """
 # What differs on a channel; "*" is every channel of the network.
 #[irc.channel."#terrarium"]
 #command_prefix = "!"
 #persona = "You are $nick, a patient tutor on $channel. You answer with a question."
-"""
-
-_EXTRA = {
-    "irc.networks": _NETWORKS,
-    "model.models": _MODELS,
-    "mcp.servers": _MCP,
-    "cron.jobs": _JOBS,
-    "usage.prices": _PRICES,
-    "usage.budgets": _BUDGETS,
-    "irc.channel": _CHANNELS,
-    "web.tokens": _TOKENS,
+""",
+    "web.tokens": """
+# A token for some channels only: whoever has it sees no other.
+#[web.tokens.guests]
+#token = "another-long-secret"
+#channels = ["irc/#terrarium"]
+""",
 }
 
 
@@ -252,7 +237,7 @@ def _keys(table: str, kind: type[Settings]) -> Iterator[str]:
         yield from ("", *(f"# {line}" for line in textwrap.wrap(text, 96)), f"#{key} = {shown}")
     for key in kind.model_fields:  # in TOML, a subtable ends the keys of its parent
         if extra := _EXTRA.get(f"{table}.{key}"):
-            yield f"\n{extra.rstrip()}"
+            yield extra.rstrip()
 
 
 def _table(table: str, fields: Mapping[str, FieldInfo]) -> str:

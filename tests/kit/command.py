@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import sysconfig
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -111,3 +112,15 @@ async def gone(processes: Sequence[psutil.Process]) -> None:
         await until(lambda: not any(map(runs, processes)))
     except TimeoutError:
         raise AssertionError(f"left behind: {list(filter(runs, processes))}") from None
+
+
+def lend_packages(environment: Path) -> None:
+    """Make the packages of this environment importable in another one.
+
+    pip sees them there as well and only installs missing ones.
+    """
+    site = next(environment.glob("lib/python*/site-packages"))
+    ours = sysconfig.get_path("purelib")
+    # `addsitedir` rather than a path, because it also processes the .pth files of our folder, such
+    # as those of editable installations.
+    (site / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n")

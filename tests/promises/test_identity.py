@@ -11,7 +11,7 @@ from storage.chat_log.event import EVERYTHING
 from storage.log import Query
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, conversation_with, irc_config, irc_tendril, kept_turns
-from tests.kit.ircd import embedded_ircd, inspircd
+from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.services import services_network
 
@@ -20,7 +20,7 @@ NOBODY = "http://127.0.0.1:9"
 
 async def test_the_agent_server_is_told_no_name_for_a_budget(tmp_path: Path) -> None:
     async with (
-        inspircd() as ircd,
+        embedded_ircd() as ircd,
         ScriptedOpenAI() as script,
         irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
         irc_client(ircd.port, "ada") as ada,
