@@ -88,6 +88,7 @@ class IrcClient:
         """Take another nick."""
         await self.send(f"NICK {nick}")
         await self.expect(f"NICK :?{nick}$")
+        self.nick = nick
 
     async def quit(self) -> None:
         """Leave, and wait until the server has closed the connection."""
