@@ -92,7 +92,7 @@ async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(data: Pa
         assert not examine_process(data, "irc").ok
         assert "lines wait in memory" in await said_by(alice, ".status", "queue")
         await alice.expect(NOT_LOGGED[:40])
-        await said_by(alice, ".stats", "lines by")
+        await said_by(alice, ".stats", "lines? by")
         script.say("Forty-two it is.")
         await said_by(alice, "Terra: how are you?", "Forty-two")
         await said_by(alice, ".nolog", "I cannot use my files")
