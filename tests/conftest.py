@@ -19,10 +19,7 @@ from tests.kit.stores import stores
 __all__ = ["stores"]
 
 settings.register_profile(
-    "any machine",
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    "any machine", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("search", settings.get_profile("any machine"), derandomize=False)
 settings.load_profile("any machine")

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
-import psutil
 import pytest
 
 from storage.db.address import Address, PostgresSchema
-from tests.harnesses.core.launcher.test_up import FREE
-from tests.kit.command import begun, line_with, terrarium
-from tests.kit.gone import gone
+from tests.kit.command import terrarium
 from tests.kit.irc_client import irc_client
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.stores import Stores
-
-
-@dataclass(frozen=True, slots=True)
-class Bot:
-    """A running bot: its process, and where the agent server, IRC and the pages are."""
-
-    process: asyncio.subprocess.Process
-    server: str
-    irc_port: int
-    web: str
+from tests.kit.terrarium import terrarium_up
 
 
 def storage_of(address: Address) -> Mapping[str, str]:
@@ -39,40 +23,19 @@ def storage_of(address: Address) -> Mapping[str, str]:
     return {"STORAGE_URL": address.url} if isinstance(address, PostgresSchema) else {}
 
 
-@asynccontextmanager
-async def up(data: Path, script: ScriptedOpenAI, storage: Mapping[str, str]) -> AsyncIterator[Bot]:
-    """Run `terrarium up`, and stop it with nothing left."""
-    settings = {"MODEL_UPSTREAM": script.url, **FREE, **storage}
-    async with begun("up", "--data", ".", cwd=data, **settings) as process:
-        ready = await line_with(process.stdout, "ready")
-        below = psutil.Process(process.pid).children(recursive=True)
-        irc = ready.split("IRC ")[1].split()[0].rpartition(":")[2]
-        server = ready.split("agent server ")[1].split()[0]
-        yield Bot(process, server, int(irc), ready.split("web ")[1].split()[0])
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)
-        await process.communicate()
-        assert process.returncode == 0
-        await gone(below)
-
-
 @pytest.mark.slow
-async def test_a_question_a_search_a_reminder_a_stream_and_a_forgetting(
-    stores: Stores, tmp_path: Path
-) -> None:
+async def test_asking_searching_reminding_and_forgetting(stores: Stores, tmp_path: Path) -> None:
     storage = storage_of(stores("irc"))
     async with ScriptedOpenAI() as script:
+        settings = {"MODEL_UPSTREAM": script.url, **storage}
         async with (
-            up(tmp_path, script, storage) as bot,
+            terrarium_up(tmp_path, **settings) as bot,
             httpx2.AsyncClient(base_url=bot.web, trust_env=False, timeout=PATIENCE) as http,
             http.stream("GET", "/api/stream") as stream,
             irc_client(bot.irc_port, "ada") as ada,
         ):
             tail = stream.aiter_lines()
-            await ada.join("#terrarium")
-            await ada.settle()
-            if not any(" 353 " in line and "Terra" in line for line in ada.lines):
-                await ada.expect(r"^:Terra!\S+ JOIN ")
+            await ada.meet()
             await ada.say("#terrarium", "the greenhouse pump starts at six")
             await shown(tail, "the greenhouse pump starts at six")
             script.say("Toads live in ponds.")
@@ -87,7 +50,7 @@ async def test_a_question_a_search_a_reminder_a_stream_and_a_forgetting(
             await ada.say("#terrarium", ".remind 2h to close the window")
             await ada.expect("(?i)i will remind you")
         async with (
-            up(tmp_path, script, storage) as bot,
+            terrarium_up(tmp_path, **settings) as bot,
             irc_client(bot.irc_port, "ada") as ada,
         ):  # all of it is there again
             await ada.join("#terrarium")

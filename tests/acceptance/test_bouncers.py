@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from pathlib import Path
 
 from terrarium.config import Config
-from tests.kit.bip import bip
-from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.bouncers import bip, znc
+from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import inspircd, ngircd
-from tests.kit.patience import PATIENCE
-from tests.kit.znc import znc
+from tests.kit.patience import until
 
 NOBODY = "http://127.0.0.1:9"
 
 
-async def is_there(client: IrcClient, nick: str) -> None:
-    """Join the room, and return when `nick` is in it."""
-    await client.join(ROOM)
-    if not any(" 353 " in line and nick in line for line in client.lines):
-        await client.expect(rf":{nick}!\S+ JOIN")
+async def is_logged(config: Config, text: str) -> bool:
+    return any(text == each for _, _, each in await logged(config))
 
 
-async def until_logged(config: Config, text: str) -> None:
-    """Return when the log has a line."""
-    async with asyncio.timeout(PATIENCE):
-        while not any(text == each for _, _, each in await logged(config)):  # noqa: ASYNC110
-            await asyncio.sleep(0.1)  # the log tells nobody what it got late
-
-
-async def test_what_is_said_while_the_bot_is_away_from_its_bouncer_is_logged_once(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_said_while_the_bot_is_away_is_logged_once(tmp_path: Path) -> None:
     async with (
         inspircd() as ircd,
         znc(ircd.port) as bouncer,
@@ -42,10 +28,9 @@ async def test_what_is_said_while_the_bot_is_away_from_its_bouncer_is_logged_onc
         irc = {"password": bouncer.password, "channels": [ROOM]}
         config = irc_config(tmp_path, bouncer.port, NOBODY, irc=irc)
         async with irc_tendril(config):
-            await is_there(alice, "Terra")
+            await alice.meet(ROOM)
             await alice.say(ROOM, "heard live")
-            await alice.say(ROOM, ".ping")
-            await alice.expect("alice: pong")
+            await alice.ping()
         await alice.say(ROOM, "said meanwhile")
         await alice.say(ROOM, ".ping meanwhile")
         await alice.say(ROOM, ".nolog off")
@@ -54,9 +39,8 @@ async def test_what_is_said_while_the_bot_is_away_from_its_bouncer_is_logged_onc
         for number in range(2):
             async with irc_tendril(config) as tendril:
                 await alice.say(ROOM, f"back {number}")
-                await alice.say(ROOM, ".ping")
-                await alice.expect("alice: pong")
-                await until_logged(config, "said meanwhile")
+                await alice.ping()
+                await until(lambda: is_logged(config, "said meanwhile"))
                 await tendril.services.log.flush()
     seen = Counter((kind, nick, text) for kind, nick, text in await logged(config))
     for text in ("heard live", "said meanwhile", ".ping meanwhile", "back 0", "back 1"):
@@ -73,16 +57,14 @@ async def test_the_gap_of_a_cut_connection_is_logged_once(tmp_path: Path) -> Non
         config = irc_config(tmp_path, ircd.port, NOBODY)
         async with irc_tendril(config):
             await alice.say(ROOM, "before")
-            await alice.say(ROOM, ".ping")
-            await alice.expect("alice: pong")
+            await alice.ping()
         await alice.say(ROOM, "in the gap")
         await alice.say(ROOM, "Terra: in the gap?")
         await alice.settle()
         async with irc_tendril(config):
             await alice.say(ROOM, "after")
-            await alice.say(ROOM, ".ping")
-            await alice.expect("alice: pong")
-            await until_logged(config, "Terra: in the gap?")
+            await alice.ping()
+            await until(lambda: is_logged(config, "Terra: in the gap?"))
     seen = Counter(text for _, nick, text in await logged(config) if nick == "alice")
     for text in ("before", "in the gap", "Terra: in the gap?", "after"):
         assert seen[text] == 1, seen
@@ -96,28 +78,20 @@ async def test_what_is_played_back_just_before_a_stop_is_logged(tmp_path: Path) 
         await alice.send(f"MODE {ROOM} +H 50:1h")
         config = irc_config(tmp_path, ircd.port, NOBODY)
         async with irc_tendril(config):
-            await alice.say(ROOM, ".ping")
-            await alice.expect("alice: pong")
+            await alice.ping()
         gap = [f"in the gap {number}" for number in range(40)]
         for words in gap:
             await alice.say(ROOM, words)
         await alice.settle()
         async with irc_tendril(config):
-            await alice.say(ROOM, ".ping")
-            await alice.expect("alice: pong")
+            await alice.ping()
     seen = Counter(text for _, nick, text in await logged(config) if nick == "alice")
     assert {words: seen[words] for words in gap if seen[words] != 1} == {}
 
 
-async def test_bip_which_knows_no_capabilities_lets_us_in_and_its_backlog_is_not_answered(
-    tmp_path: Path,
-) -> None:
-    async with (
-        ngircd() as ircd,
-        bip(ircd.port) as bouncer,
-        irc_client(ircd.port, "alice") as alice,
-    ):
-        await is_there(alice, "Terra")
+async def test_bip_lets_us_in_and_its_backlog_is_not_answered(tmp_path: Path) -> None:
+    async with ngircd() as ircd, bip(ircd.port) as bouncer, irc_client(ircd.port, "alice") as alice:
+        await alice.meet(ROOM)
         await alice.say(ROOM, ".ping")
         await alice.say(ROOM, "Terra: hello")
         await alice.say("Terra", ".ping")

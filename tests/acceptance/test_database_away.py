@@ -9,12 +9,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.acceptance.test_both_databases import up
 from tests.kit.command import terrarium
 from tests.kit.irc_client import irc_client
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.postgres import postgres_server
+from tests.kit.terrarium import terrarium_up
 
 
 async def until(
@@ -31,14 +31,12 @@ def shows(sample: str) -> Callable[[httpx2.Response], bool]:
 
 
 @pytest.mark.slow
-async def test_a_database_that_is_away_is_seen_from_outside_and_nothing_said_is_lost(
-    tmp_path: Path,
-) -> None:
+async def test_a_database_that_is_away_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
     with postgres_server() as postgres:
         storage = {"STORAGE_URL": postgres.create("bot")}
         async with (
             ScriptedOpenAI() as script,
-            up(tmp_path, script, storage) as bot,
+            terrarium_up(tmp_path, MODEL_UPSTREAM=script.url, **storage) as bot,
             httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as http,
             irc_client(bot.irc_port, "ada") as ada,
         ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 from asyncio.subprocess import Process
@@ -22,8 +21,9 @@ from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM
 from tests.kit.ircd import Ircd, inspircd
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import until
 from tests.kit.postgres import postgres_database
+from tests.kit.programs import kill
 
 pytestmark = pytest.mark.process
 
@@ -71,21 +71,19 @@ class Pair:
         storage = {"url": self._url} if self._url else {}
         address = log_address(Config({"storage": storage}, None, self.folder / "data"))
         query = Query(scope=PUBLIC, types=SPOKEN, limit=1000)
-        async with Database.open(address) as database, asyncio.timeout(PATIENCE):
+
+        async def found() -> list[tuple[str, str]]:
+            lines = [(event.nick, event.text) for event in await log.find(query)]
+            return lines if len(lines) >= len(self.heard()) else []
+
+        async with Database.open(address) as database:
             log = ChatLog(database)
-            while len(events := await log.find(query)) < len(self.heard()):  # noqa: ASYNC110
-                await asyncio.sleep(0.1)  # another process writes it
-        return [(event.nick, event.text) for event in events]
+            lines: list[tuple[str, str]] = await until(found)
+            return lines
 
 
 def _of(lines: list[tuple[str, str]], nick: str) -> list[str]:
     return [text for speaker, text in lines if speaker == nick]
-
-
-async def kill(process: Process) -> None:
-    """End a process as a crash would."""
-    process.kill()
-    await process.wait()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -154,16 +152,13 @@ async def test_a_question_that_was_being_answered_is_answered_by_the_standby(pai
         pair.script.say("Paris.")
         await kill(active)
         await alice.expect(r":Terra_?!\S+ PRIVMSG #terrarium :alice: Paris\.")
-        await alice.say(ROOM, ".ping")
-        await alice.expect("alice: pong")
+        await alice.ping()
         await pair.ears.expect("alice: pong")
         assert sorted(await pair.logged()) == sorted(pair.heard())
         assert len(pair.script.requests) == 2
 
 
-async def test_one_that_stops_hands_over_at_once_and_stands_by_when_it_comes_back(
-    pair: Pair,
-) -> None:
+async def test_one_that_stops_hands_over_at_once_and_then_stands_by(pair: Pair) -> None:
     async with pair.tendril("Terra") as active, pair.tendril("Terra_"):
         active.terminate()
         assert await active.wait() == 0
@@ -181,9 +176,7 @@ async def test_only_those_that_are_to_share_the_work_run_beside_one_another(pair
 
 
 @pytest.mark.parametrize("standby", [True, False])
-async def test_one_that_names_other_networks_is_refused_with_what_to_do(
-    pair: Pair, standby: bool
-) -> None:
+async def test_one_that_names_other_networks_is_refused(pair: Pair, standby: bool) -> None:
     async with pair.tendril("Terra"):
         text = pair.config.read_text().replace("standby = true", f"standby = {standby}".lower())
         network = f'[irc.networks.pond]\nserver = "127.0.0.1"\nport = {pair.ircd.port}\n'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sqlite3
@@ -22,8 +21,8 @@ from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
-from tests.kit.web_site import WebSite, event, web_site
+from tests.kit.patience import until
+from tests.kit.web_site import event, web_site
 
 ADMIN = {"irc": {"admins": "*!*@*"}}
 
@@ -58,16 +57,14 @@ async def said_by(client: IrcClient, words: str, pattern: str) -> str:
     return (await client.expect(rf":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(.*{pattern}.*)$"))[1]
 
 
-async def in_state(tendril: IrcTendril, state: ProcessState, detail: str = "") -> str:
-    """Wait until the status file says `state`, with `detail` in it; return what it says."""
-    data = tendril.config.data
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            told = report(data, "irc")
-            if told and told.state is state and detail in told.detail:
-                break
-            await asyncio.sleep(0.05)
-    return told.detail
+async def in_state(tendril: IrcTendril, state: ProcessState, detail: str = "") -> None:
+    """Wait until the status file says `state`, with `detail` in it."""
+
+    def is_told() -> bool:
+        said = report(tendril.config.data, "irc")
+        return said is not None and said.state is state and detail in said.detail
+
+    await until(is_told)
 
 
 @asynccontextmanager
@@ -83,10 +80,7 @@ async def alice_on(
 
 
 async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(data: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        alice_on(data, script) as (alice, tendril),
-    ):
+    async with ScriptedOpenAI() as script, alice_on(data, script) as (alice, tendril):
         await alice.say(ROOM, "before")
         await tendril.services.log.flush()
         filler = fill(data)
@@ -98,7 +92,7 @@ async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(data: Pa
         assert not examine_process(data, "irc").ok
         assert "lines wait in memory" in await said_by(alice, ".status", "queue")
         await alice.expect(NOT_LOGGED[:40])
-        await said_by(alice, ".stats", "lines by")
+        await said_by(alice, ".stats", "lines? by")
         script.say("Forty-two it is.")
         await said_by(alice, "Terra: how are you?", "Forty-two")
         await said_by(alice, ".nolog", "I cannot use my files")
@@ -114,62 +108,34 @@ async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(data: Pa
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-async def until_health(site: WebSite, status: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            if (await site.http.get("/health")).status_code == status:
-                break
-            await asyncio.sleep(0.2)
-
-
-async def test_on_a_full_disk_the_pages_are_served_and_their_health_and_doctor_say_so(
-    data: Path,
-) -> None:
-    async with web_site(data, events=[event("before")]) as site:
-        await until_health(site, 200)
-        filler = fill(data)
-        await until_health(site, 503)
-        told = examine_process(data, "web")
-        assert not told.ok
-        assert "the disk" in told.text
-        assert [each["text"] for each in (await site.get("/api/messages"))["messages"]] == [
-            "before"
-        ]
-        filler.unlink()
-        await until_health(site, 200)
-        assert examine_process(data, "web").ok
-
-
-async def test_on_a_full_disk_the_metrics_say_so(data: Path) -> None:
+async def test_a_full_disk_is_told_by_health_metrics_and_doctor_of_the_pages(data: Path) -> None:
+    sample = 'terrarium_tendril_disk_trouble{key="anonymous",tendril="web"}'
     async with (
         ScriptedOpenAI() as script,
         agent_server({"upstream": script.url}) as url,
         httpx2.AsyncClient(base_url=url) as http,
-        web_site(data, agent_url=url),
+        web_site(data, events=[event("before")], agent_url=url) as site,
     ):
-        await until_metrics(http, "0.0")
+
+        async def is_told(status: int, trouble: str) -> bool:
+            health, metrics = await site.http.get("/health"), await http.get("/metrics")
+            return health.status_code == status and f"{sample} {trouble}" in metrics.text
+
+        await until(lambda: is_told(200, "0.0"))
         filler = fill(data)
-        await until_metrics(http, "1.0")
+        await until(lambda: is_told(503, "1.0"))
+        told = examine_process(data, "web")
+        assert not told.ok
+        assert "the disk" in told.text
+        found = await site.get("/api/messages")
+        assert [each["text"] for each in found["messages"]] == ["before"]
         filler.unlink()
-        await until_metrics(http, "0.0")
-
-
-async def until_metrics(http: httpx2.AsyncClient, value: str) -> None:
-    """Wait until /metrics of the agent server has this value for the disk of the web tendril."""
-    line = f'terrarium_tendril_disk_trouble{{key="anonymous",tendril="web"}} {value}'
-    async with asyncio.timeout(PATIENCE):
-        while line not in (await http.get("/metrics")).text:  # noqa: ASYNC110
-            await asyncio.sleep(0.2)
+        await until(lambda: is_told(200, "0.0"))
+        assert examine_process(data, "web").ok
 
 
 async def test_a_file_that_becomes_damaged_is_told(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        alice_on(tmp_path, script) as (
-            alice,
-            tendril,
-        ),
-    ):
+    async with ScriptedOpenAI() as script, alice_on(tmp_path, script) as (alice, tendril):
         for number in range(40):
             await alice.say(ROOM, f"{number} " + "frog " * 60)
         await alice.settle()
@@ -184,5 +150,5 @@ async def test_a_file_that_becomes_damaged_is_told(tmp_path: Path) -> None:
             torn.seek((root - 1) * 4096)
             torn.write(os.urandom(4096))
         await alice.say(ROOM, "after")
-        assert await in_state(tendril, ProcessState.WAITING, "malformed")
+        await in_state(tendril, ProcessState.WAITING, "malformed")
         assert "malformed" in await said_by(alice, ".status", "queue")

@@ -35,17 +35,6 @@ async def bot(
             yield tendril, script, ircd
 
 
-async def told(client: IrcClient, words: str, target: str = "Terra") -> str:
-    """Say `words` and return the text that the bot answers, said or as a notice."""
-    await client.say(target, words)
-    return (await client.expect(r":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(.*)$"))[1]
-
-
-async def quit_of(client: IrcClient) -> None:
-    await client.send("QUIT")
-    await client.wait_closed()
-
-
 async def events_of(tendril: IrcTendril) -> list[Event]:
     await tendril.services.log.flush()
     return await tendril.services.log.find(Query(scope=EVERYTHING, limit=1_000))
@@ -55,34 +44,33 @@ async def test_whoever_takes_a_nick_gets_an_empty_room_of_their_own(tmp_path: Pa
     async with bot(tmp_path, person_per_minute=600) as (tendril, script, ircd):
         async with irc_client(ircd.port, "ada") as ada:
             script.say("Noted.")
-            assert await told(ada, PIN) == "Noted."
+            assert await ada.answer_to(PIN) == "Noted."
             script.say(LONG)
             await ada.say("Terra", "tell me a long story")
             await ada.expect("more lines: .more")
-            assert "your tea is oolong" in await told(ada, ".remember tea oolong")
-            assert PIN in await told(ada, ".search bank pin")
-            await quit_of(ada)
+            assert "your tea is oolong" in await ada.answer_to(".remember tea oolong")
+            assert PIN in await ada.answer_to(".search bank pin")
+            await ada.quit()
         async with irc_client(ircd.port, "mallory") as mallory:
-            await mallory.send("NICK ada")
-            await mallory.expect("NICK :?ada")
+            await mallory.rename("ada")
             for words in (".search pin", ".search bank", ".search leave", ".recall tea"):
-                assert "4711" not in await told(mallory, words)
-            assert await told(mallory, ".more") == "There is no more."
-            assert await told(mallory, ".recall") == "I remember no facts about you here."
+                assert "4711" not in await mallory.answer_to(words)
+            assert await mallory.answer_to(".more") == "There is no more."
+            assert await mallory.answer_to(".recall") == "I remember no facts about you here."
             assert "has 0 turns" in await memory_of(mallory)
-            assert (await told(mallory, ".stop")).startswith("There is nothing to stop")
-            assert "0 turns" in await told(mallory, ".clear")
+            assert (await mallory.answer_to(".stop")).startswith("There is nothing to stop")
+            assert "0 turns" in await mallory.answer_to(".clear")
             before = len(script.requests)
             script.reply(search_all).say("I do not know.")
-            assert await told(mallory, "what did I tell you before?") == "I do not know."
+            assert await mallory.answer_to("what did I tell you before?") == "I do not know."
             prompts = json.dumps(script.requests[before:])
             seen = "\n".join(mallory.lines) + prompts
             for secret in ("4711", "Contoso", "zzsecretlong", "oolong"):
                 assert secret not in seen
-            await quit_of(mallory)
+            await mallory.quit()
         async with irc_client(ircd.port, "ada") as ada:
-            assert PIN in await told(ada, ".search bank pin")
-            assert "zzsecretlong" in await told(ada, ".more")
+            assert PIN in await ada.answer_to(".search bank pin")
+            assert "zzsecretlong" in await ada.answer_to(".more")
         private = {event.channel for event in await events_of(tendril) if event.private}
         assert len(private) == 2
 
@@ -100,15 +88,10 @@ def search_all(body: dict[str, Any]) -> Answer:
     return Answer(calls=tuple((name, wanted[name]) for name in names if name in wanted))
 
 
-async def test_a_private_room_is_exported_by_its_owner_and_shown_nowhere_else(
-    tmp_path: Path,
-) -> None:
-    async with (
-        bot(tmp_path) as (_, script, ircd),
-        irc_client(ircd.port, "ada") as ada,
-    ):
+async def test_a_private_room_is_exported_with_private_only(tmp_path: Path) -> None:
+    async with bot(tmp_path) as (_, script, ircd), irc_client(ircd.port, "ada") as ada:
         script.say("Noted.")
-        await told(ada, PIN)
+        await ada.answer_to(PIN)
     shown = await terrarium("logs", "export", "--data", ".", cwd=tmp_path)
     assert PIN not in shown.out
     whole = await terrarium("logs", "export", "--private", "--data", ".", cwd=tmp_path)
@@ -117,27 +100,24 @@ async def test_a_private_room_is_exported_by_its_owner_and_shown_nowhere_else(
     assert line["private"] is True
 
 
-async def test_a_private_reminder_is_told_to_its_owner_and_not_to_the_nick(
-    tmp_path: Path,
-) -> None:
+async def test_a_private_reminder_is_told_to_its_owner_and_not_to_the_nick(tmp_path: Path) -> None:
     noon, minute = datetime(2026, 5, 1, 12, tzinfo=UTC), timedelta(minutes=1)
     clock = ManualClock(noon)
     async with ScriptedOpenAI() as script, embedded_ircd() as ircd:
         config = irc_config(tmp_path, ircd.port, script.url)
         async with irc_tendril(config, clock):
             async with irc_client(ircd.port, "ada") as ada:
-                assert "I will remind you" in await told(ada, ".remind 10m call the clinic")
+                assert "I will remind you" in await ada.answer_to(".remind 10m call the clinic")
                 await clock.asleep_until(noon + 10 * minute)
-                await quit_of(ada)
+                await ada.quit()
             async with irc_client(ircd.port, "mallory") as mallory:
-                await mallory.send("NICK ada")
-                await mallory.expect("NICK :?ada")
+                await mallory.rename("ada")
                 for minutes in (10, 12):
                     await clock.set(noon + minutes * minute)
                     await clock.asleep_until(noon + (minutes + 2) * minute)  # looks again then
                 await mallory.settle()
                 assert "clinic" not in "\n".join(mallory.lines)
-                await quit_of(mallory)
+                await mallory.quit()
             async with irc_client(ircd.port, "ada") as ada:
                 await clock.set(noon + 14 * minute)
                 await ada.expect("PRIVMSG ada :reminder.*call the clinic")
@@ -147,29 +127,28 @@ async def test_an_opt_out_cannot_be_taken_over_or_taken_back_by_others(tmp_path:
     async with bot(tmp_path, **BRIDGE) as (tendril, _, ircd):
         async with irc_client(ircd.port, "ada") as ada:
             await ada.join(ROOM)
-            assert (await told(ada, ".nolog", ROOM)).startswith("[#terrarium] I keep nothing more")
+            assert "I keep nothing more" in await ada.answer_to(".nolog", ROOM)
             async with irc_client(ircd.port, "bridge") as bridge:
                 await bridge.join(ROOM)
                 for words in (".nolog off", ".nolog", "Terra: nolog off"):
-                    answer = await told(bridge, f"<ada> {words}", ROOM)
+                    answer = await bridge.answer_to(f"<ada> {words}", ROOM)
                     assert "I cannot tell who you are" in answer
             await ada.say(ROOM, "hers, not kept 1")
-            await quit_of(ada)
+            await ada.quit()
         async with irc_client(ircd.port, "mallory") as mallory:
-            await mallory.send("NICK ada")
-            await mallory.expect("NICK :?ada")
+            await mallory.rename("ada")
             await mallory.join(ROOM)
             await mallory.say(ROOM, "mallory's own line")
-            await told(mallory, ".nolog off", ROOM)
-            await told(mallory, ".nolog", ROOM)
-            await told(mallory, ".nolog off", ROOM)
-            await quit_of(mallory)
+            await mallory.answer_to(".nolog off", ROOM)
+            await mallory.answer_to(".nolog", ROOM)
+            await mallory.answer_to(".nolog off", ROOM)
+            await mallory.quit()
         async with irc_client(ircd.port, "ada") as ada:
             await ada.join(ROOM)
             await ada.say(ROOM, "hers, not kept 2")
-            assert "logged again" in await told(ada, ".nolog off", ROOM)
+            assert "logged again" in await ada.answer_to(".nolog off", ROOM)
             await ada.say(ROOM, "hers, kept")
-            await told(ada, ".ping", ROOM)
+            await ada.answer_to(".ping", ROOM)
         said = [event.text for event in await events_of(tendril)]
         assert not [text for text in said if "not kept" in text]
         assert "mallory's own line" in said
@@ -193,9 +172,9 @@ async def test_words_for_operators_stay_among_operators(tmp_path: Path) -> None:
         await op.say("@#c", ".terrarium what is the word?")
         await op.expect(r":Terra!\S+ PRIVMSG @#c :op: It is swordfish")
         assert "swordfish" in json.dumps(script.requests[-1])
-        assert "swordfish" in await told(op, ".search sword*", "@#c")
+        assert "swordfish" in await op.answer_to(".search sword*", "@#c")
         await op.say("@#c", "we talk among us")  # and nobody asks the bot
-        assert await told(bob, ".search sword*", "#c") == "bob: Nothing found."
+        assert await bob.answer_to(".search sword*", "#c") == "bob: Nothing found."
         script.say("Nothing.")
         await bob.say("#c", ".terrarium what did they say before me?")
         await bob.expect("bob: Nothing")

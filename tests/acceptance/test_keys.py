@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx2
 import psutil
+import pytest
 
 from tests.harnesses.core.launcher.test_up import FREE, answered, up
 from tests.kit.command import begun, line_with, terrarium
@@ -19,9 +20,7 @@ from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import bearer, until_status
 
 
-async def test_a_key_that_is_made_while_it_runs_locks_out_neither_tendrils_nor_the_owner(
-    tmp_path: Path,
-) -> None:
+async def test_a_key_made_while_it_runs_locks_out_nobody_at_home(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, up(tmp_path, script) as running:
         url = running.address("agent server")
         async with httpx2.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as http:
@@ -103,28 +102,29 @@ async def test_each_tendril_has_a_key_of_its_own_and_none_has_the_admins(tmp_pat
             await process.communicate()
 
 
-async def test_a_key_that_is_refused_is_told_instead_of_ready(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("status", "settings", "waiting", "named"),
+    [
+        (
+            200,
+            {"SERVER_ADMIN_KEY": "a-secret-of-mine", "AGENT_API_KEY": "another-one"},
+            "keys create NAME",
+            "AGENT_API_KEY",
+        ),
+        (404, {}, "the model does not answer", "MODEL_UPSTREAM"),
+    ],
+    ids=["refused key", "no model server"],
+)
+async def test_what_keeps_it_from_being_ready_is_told_instead(
+    status: int, settings: dict[str, str], waiting: str, named: str, tmp_path: Path
+) -> None:
     async with ScriptedOpenAI() as script:
-        settings = {"SERVER_ADMIN_KEY": "a-secret-of-mine", "AGENT_API_KEY": "another-one"}
-        command = begun(
-            *("up", "--data", "."), cwd=tmp_path, MODEL_UPSTREAM=script.url, **settings, **FREE
-        )
-        async with command as process:
-            waiting = await line_with(process.stderr, "keys create NAME")
-            assert "AGENT_API_KEY" in waiting
-            process.send_signal(signal.SIGTERM)
-            out, _ = await process.communicate()
-            assert out == b""
-
-
-async def test_an_upstream_that_is_no_model_server_is_told_with_its_address(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script:
-        script.default = Answer("no such page", status=404)
-        command = begun("up", "--data", ".", cwd=tmp_path, MODEL_UPSTREAM=script.url, **FREE)
-        async with command as process:
-            waiting = await line_with(process.stderr, "the model does not answer")
-            assert script.url in waiting
-            assert "MODEL_UPSTREAM" in waiting
+        script.default = Answer("no such page", status=status)
+        settings = {"MODEL_UPSTREAM": script.url, **settings, **FREE}
+        async with begun("up", "--data", ".", cwd=tmp_path, **settings) as process:
+            told = await line_with(process.stderr, waiting)
+            assert named in told
+            assert script.url in told or status == 200
             process.send_signal(signal.SIGTERM)
             out, _ = await process.communicate()
             assert out == b""

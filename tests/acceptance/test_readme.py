@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.command import environment_without_settings
+from tests.kit.command import environment_without_settings, lend_packages
 from tests.kit.irc_client import irc_client
-from tests.kit.packages import lend_packages
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from storage.log import ChatLog, Query
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
+from tests.kit.programs import accepting
 from tests.kit.recorder import recorder
 from tests.kit.terrarium import terrarium_up
 from tests.kit.ubuntu import spoken
@@ -44,9 +43,7 @@ async def logged(data: Path) -> list[Event]:
 
 
 @pytest.mark.timeout(600)
-async def test_500_real_lines_three_questions_and_a_second_start_that_remembers(
-    tmp_path: Path,
-) -> None:
+async def test_500_real_lines_three_questions_and_a_second_start(tmp_path: Path) -> None:
     lines = spoken(500)
     server_port = free_port()
     async with (
@@ -124,10 +121,7 @@ async def test_kill_9_of_any_process_loses_no_logged_line(tmp_path: Path) -> Non
 
 
 async def test_kill_9_of_the_embedded_irc_server_loses_no_logged_line(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        terrarium_up(tmp_path, MODEL_UPSTREAM=script.url) as up,
-    ):
+    async with ScriptedOpenAI() as script, terrarium_up(tmp_path, MODEL_UPSTREAM=script.url) as up:
         async with irc_client(up.irc_port, "alice") as alice:
             await alice.join(ROOM)
             await say_lines(alice, "before")
@@ -138,25 +132,12 @@ async def test_kill_9_of_the_embedded_irc_server_loses_no_logged_line(tmp_path: 
             await asyncio.to_thread(server.wait, 10)  # its port is open until it is quite gone
         await accepting(up.irc_port)
         async with irc_client(up.irc_port, "bob") as bob:
-            await bob.join(ROOM)
-            if not any(" 353 " in line and "Terra" in line for line in bob.lines):
-                await bob.expect(rf":Terra!\S+ JOIN :?{ROOM}")
+            await bob.meet()
             await say_lines(bob, "after")
             assert await ask(bob, "still there?") == "ok"
     said = [event.text for event in await logged(tmp_path)]
     heard = [f"{when}: {number}" for when in ("before", "after") for number in range(LINES)]
     assert [text for text in said if text in heard] == heard
-
-
-async def accepting(port: int) -> None:
-    """Return when somebody listens on `port` again."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                return await writer.wait_closed()
-            await asyncio.sleep(0.05)  # a foreign process tells us in no other way
 
 
 LINES = 25

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.status import ProcessState, report
 from tests.docs.reference import ROOT
-from tests.kit.command import environment_without_settings
+from tests.kit.command import environment_without_settings, lend_packages, until_ready
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-from tests.kit.packages import lend_packages
 from tests.kit.patience import PATIENCE
 
 TEXT = (ROOT / "docs" / "tendrils.md").read_text(encoding="utf-8")
@@ -33,13 +31,6 @@ def environment(folder: Path) -> Path:
         (programs / name).write_text(script)
         (programs / name).chmod(0o755)
     return programs
-
-
-async def until_ready(data: Path, tendril: str) -> None:
-    """Return when a tendril that was started says that it is ready."""
-    async with asyncio.timeout(PATIENCE):
-        while (said := report(data, tendril)) is None or said.state is not ProcessState.READY:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
 
 
 @pytest.mark.slow

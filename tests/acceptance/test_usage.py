@@ -17,7 +17,7 @@ import pytest_asyncio
 from tests.harnesses.core.launcher.test_up import Running, answered, up
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.server_keys import bearer
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
@@ -59,7 +59,7 @@ async def question(person: IrcClient, words: str, answer: str) -> None:
     await person.expect(rf"PRIVMSG #terrarium :\S+: {re.escape(answer)}")
 
 
-async def test_usage_is_known_by_tendril_and_the_page_of_tendrils_shows_what_it_was_for(
+async def test_usage_is_known_by_tendril_and_purpose(
     running: Running, script: ScriptedOpenAI
 ) -> None:
     script.say("I can listen.")
@@ -73,11 +73,12 @@ async def test_usage_is_known_by_tendril_and_the_page_of_tendrils_shows_what_it_
         used = {row["tendril"]: row["prompt_tokens"] for row in usage["data"]}
         assert used["irc"] > 0
         assert used["web"] > 0
-        async with asyncio.timeout(PATIENCE):
-            page = ""
-            while len(re.findall(r"tokens today: answer \d+", page)) < 2:  # each ten seconds
-                await asyncio.sleep(0.2)
-                page = (await http.get(f"{web}/tendrils")).text
+
+        async def both_are_shown() -> bool:
+            page = (await http.get(f"{web}/tendrils")).text
+            return len(re.findall(r"tokens today: answer \d+", page)) == 2
+
+        await until(both_are_shown)  # each ten seconds
 
 
 async def test_who_has_used_up_a_budget_is_told_so_and_others_are_answered(tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ async def test_who_has_used_up_a_budget_is_told_so_and_others_are_answered(tmp_p
         assert await running.ended() == 0
 
 
-async def test_who_floods_the_model_leaves_each_tendril_its_share(
+async def test_a_flood_leaves_tendrils_their_share(
     running: Running, script: ScriptedOpenAI
 ) -> None:
     found, before = json.loads((running.data / "run" / "up.json").read_text()), len(script.requests)
@@ -122,17 +123,15 @@ async def test_who_floods_the_model_leaves_each_tendril_its_share(
             path, headers = "/v1/chat/completions", bearer(found["key"])
             return (await http.post(path, json=body, headers=headers)).status_code
 
-        async def waiting() -> float:
+        async def all_wait() -> bool:
             lines = (await http.get("/metrics")).text.splitlines()
             found = [line.split()[-1] for line in lines if "terrarium_waiting{" in line]
-            return sum(map(float, found))
+            return sum(map(float, found)) >= 40  # of 41 requests one runs
 
         async with asyncio.TaskGroup() as tasks:
             flooding = [tasks.create_task(flood()) for _ in range(40)]
             asking = tasks.create_task(answered(running.irc_port, "ada", "So much."))
-            async with asyncio.timeout(PATIENCE):
-                while await waiting() < 40:  # noqa: ASYNC110 -- of 41 requests one runs
-                    await asyncio.sleep(0.05)
+            await until(all_wait)
             script.release()
             await asking
         assert {task.result() for task in flooding} == {200}

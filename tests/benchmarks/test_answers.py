@@ -22,14 +22,7 @@ from benchmarks.answers.questions import (
 )
 from benchmarks.answers.report import AskedQuestion, better_layout, figures_of, written
 from benchmarks.answers.room import IrcAnswer
-from benchmarks.answers.scoring import (
-    NOT_KNOWN,
-    is_expected,
-    is_line,
-    is_repeated,
-    is_right,
-    leaks,
-)
+from benchmarks.answers.scoring import NOT_KNOWN, is_expected, is_line, is_repeated, is_right, leaks
 from storage.chat_log.event import Place
 from storage.queues.reminders import Owner, Reminder
 

@@ -22,9 +22,8 @@ from terrarium.config import Settings, sections
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "terrarium.example.toml"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
-BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
 
-_ORDER = (
+ORDER = [
     "model",
     "server",
     "usage",
@@ -36,7 +35,7 @@ _ORDER = (
     "web",
     "cron",
     "mcp",
-)
+]
 
 # Examples for keys that have no default, or a computed one.
 _SHOWN = {
@@ -90,27 +89,16 @@ _HEAD = """\
 # SERVER_PORT. An unknown key is an error. `terrarium config show` prints what is in effect.
 """
 
-_NETWORKS = """\
+# Examples of subtables, which stand below the other keys of their table.
+_EXTRA = {
+    "irc.networks": """
 # Several networks, each with the network's keys of [irc]; [irc]'s own network then does not count.
 #[irc.networks.libera]
 #server = "irc.libera.chat"
 #tls = true
 #channels = ["#terrarium", "#secret its-key"]
-"""
-
-_JOBS = """\
-# Every morning at nine, what was said in #terrarium on the day before. The keys of a job are
-# described in docs/configuration.md.
-#[cron.jobs.digest]
-#schedule = "0 9 * * *"
-#timezone = "Europe/Vienna"
-#log = "#terrarium"
-#hours = 24
-#prompt = "Sum up in at most six short lines what was talked about, decided and left open."
-#deliver = "#terrarium"
-"""
-
-_MODELS = """\
+""",
+    "model.models": """
 # More models; clients ask for them by name, for "openai:gpt-5" by an upstream's own name, and for
 # the aliases above.
 #[model.models.big]
@@ -121,16 +109,8 @@ _MODELS = """\
 #[model.models.anthropic]
 #api = "anthropic"
 #upstream_key = "..."
-"""
-
-_TOKENS = """\
-# A token for some channels only: whoever has it sees no other.
-#[web.tokens.guests]
-#token = "another-long-secret"
-#channels = ["irc/#terrarium"]
-"""
-
-_MCP = """\
+""",
+    "mcp.servers": """
 # MCP servers whose tools the model may use: a program that is started, or an address.
 #[mcp.servers.time]
 #command = ["uvx", "mcp-server-time"]
@@ -144,17 +124,26 @@ _MCP = """\
 #reads = ["search_*"]
 #needs = "operate"
 #timeout = 60
-"""
-
-_PRICES = """\
+""",
+    "cron.jobs": """
+# Every morning at nine, what was said in #terrarium on the day before. The keys of a job are
+# described in docs/configuration.md.
+#[cron.jobs.digest]
+#schedule = "0 9 * * *"
+#timezone = "Europe/Vienna"
+#log = "#terrarium"
+#hours = 24
+#prompt = "Sum up in at most six short lines what was talked about, decided and left open."
+#deliver = "#terrarium"
+""",
+    "usage.prices": """
 # What a million tokens of a model cost, by the name that clients ask for.
 #[usage.prices.terra]
 #prompt = 0.15
 #cached = 0.05
 #completion = 0.6
-"""
-
-_BUDGETS = """\
+""",
+    "usage.budgets": """
 # What may be used until midnight UTC: by each person, and by all of a model that costs money.
 #[usage.budgets.people]
 #per = "person"
@@ -162,31 +151,26 @@ _BUDGETS = """\
 #[usage.budgets.money]
 #model = "terra"
 #cost_per_day = 1.5
-"""
-
-_CHANNELS = """\
+""",
+    "irc.channel": """
 # What differs on a channel; "*" is every channel of the network.
 #[irc.channel."#terrarium"]
 #command_prefix = "!"
 #persona = "You are $nick, a patient tutor on $channel. You answer with a question."
-"""
-
-_EXTRA = {
-    "irc.networks": _NETWORKS,
-    "model.models": _MODELS,
-    "mcp.servers": _MCP,
-    "cron.jobs": _JOBS,
-    "usage.prices": _PRICES,
-    "usage.budgets": _BUDGETS,
-    "irc.channel": _CHANNELS,
-    "web.tokens": _TOKENS,
+""",
+    "web.tokens": """
+# A token for some channels only: whoever has it sees no other.
+#[web.tokens.guests]
+#token = "another-long-secret"
+#channels = ["irc/#terrarium"]
+""",
 }
 
 
 def tables() -> dict[str, type[Settings]]:
     """Return the settings of all installed packages by table, ours first, in reading order."""
     known = sections()
-    return {name: known[name] for name in (*_ORDER, *sorted(set(known) - set(_ORDER)))}
+    return {name: known[name] for name in (*ORDER, *sorted(set(known) - set(ORDER)))}
 
 
 def example() -> str:
@@ -203,16 +187,34 @@ def configuration() -> str:
     for name, kind in tables().items():
         parts += [f"## [{name}]", _about(kind), _table(name, kind.model_fields)]
         for key, field in kind.model_fields.items():
-            if model := _table_of(field):
+            # A key that holds subtables has their model as the last argument of its type.
+            model = next(reversed(get_args(field.annotation)), None)
+            if isinstance(model, type) and issubclass(model, BaseModel):
                 parts += [f"### [{name}.{key}.NAME]", _about(model), _table("", model.model_fields)]
     return "\n\n".join(parts)
 
 
 def documented(text: str) -> str:
     """Return the text of docs/configuration.md with its generated section replaced."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{configuration()}\n\n{END}{after}"
+    return replaced(text, "reference", configuration())
+
+
+def replaced(text: str, name: str, section: str) -> str:
+    """Return the text of a document with the section between the comments with `name` replaced."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n\n{section}\n\n{end}{after}"
+
+
+def all_variables() -> set[str]:
+    """Return the environment variables of all settings."""
+    return {
+        variable
+        for table, kind in tables().items()
+        for key, field in kind.model_fields.items()
+        for variable in variables(table, key, field)
+    }
 
 
 def variables(table: str, key: str, field: FieldInfo) -> Sequence[str]:
@@ -228,11 +230,14 @@ def _keys(table: str, kind: type[Settings]) -> Iterator[str]:
         if where in _EXTRA:
             continue
         shown = _SHOWN.get(where) or _toml(_default(field))
-        about = textwrap.wrap(_described(field, where in _SHOWN), 96)
-        yield from ("", *(f"# {line}" for line in about), f"#{key} = {shown}")
+        text = field.description or ""
+        says_default = "by default" in text or field.default_factory is not None
+        if where in _SHOWN and not says_default:
+            text += " (by default none)"
+        yield from ("", *(f"# {line}" for line in textwrap.wrap(text, 96)), f"#{key} = {shown}")
     for key in kind.model_fields:  # in TOML, a subtable ends the keys of its parent
         if extra := _EXTRA.get(f"{table}.{key}"):
-            yield f"\n{extra.rstrip()}"
+            yield extra.rstrip()
 
 
 def _table(table: str, fields: Mapping[str, FieldInfo]) -> str:
@@ -246,12 +251,6 @@ def _table(table: str, fields: Mapping[str, FieldInfo]) -> str:
         cells += [_shown_default(field), (field.description or "").replace("|", "\\|")]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
-
-
-def _described(field: FieldInfo, has_no_default: bool) -> str:
-    text = field.description or ""
-    said = "by default" in text or field.default_factory is not None
-    return f"{text} (by default none)" if has_no_default and not said else text
 
 
 def _shown_default(field: FieldInfo) -> str:
@@ -282,13 +281,6 @@ def _toml(value: object) -> str:
 
 def _about(kind: type[BaseModel]) -> str:
     return (kind.__doc__ or "").strip().splitlines()[0]
-
-
-def _table_of(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the model of the subtables of a key, None if it holds none."""
-    arguments = get_args(field.annotation)
-    last = arguments[-1] if arguments else None
-    return last if isinstance(last, type) and issubclass(last, BaseModel) else None
 
 
 def main() -> None:

@@ -13,15 +13,12 @@ PACKAGES = ("agent_server", "harnesses", "llm", "storage", "terrarium")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def trees(*packages: str) -> dict[str, ast.Module]:
-    """Return the tree of each module by its path, `llm/prompt/builder.py`."""
-    return {path: tree for package in packages for path, tree in _trees(package).items()}
-
-
 @cache
-def _trees(package: str) -> dict[str, ast.Module]:
+def trees() -> dict[str, ast.Module]:
+    """Return the tree of each module by its path, `llm/prompt/builder.py`."""
     return {
         path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
     }
 

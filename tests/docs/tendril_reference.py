@@ -25,10 +25,9 @@ from harnesses.core.tendril.services import MediumServices
 from harnesses.core.tendril.status import StatusFile
 from harnesses.core.tendril.turns import Turns
 from storage.queues.jobs import Jobs
-from tests.docs.reference import ROOT
+from tests.docs.reference import ROOT, replaced
 
 PAGE = ROOT / "docs" / "tendrils-reference.md"
-BEGIN, END = "<!-- tendrils: begin -->", "<!-- tendrils: end -->"
 
 SERVICES: Mapping[str, type[Any]] = {
     "self.log": TendrilLog,
@@ -47,10 +46,19 @@ _PARTS = (Resources, MediumServices, Configuration)
 
 def lists() -> str:
     """Return the lists as Markdown."""
-    parts = ["### `from terrarium import ...`", "\n".join(_imports())]
+    imports = [
+        f"- `{name}`: {_first_sentence(getattr(terrarium, name))}" for name in terrarium.__all__
+    ]
+    parts = ["### `from terrarium import ...`", "\n".join(imports)]
     parts += ["### `Tendril`: methods", "\n".join(_methods(Tendril))]
     parts += ["### `Tendril`: attributes", "\n".join(_attributes(Tendril, *_PARTS))]
-    parts += ["### `AttentionMixin`", "\n".join(_of_the_mixin())]
+    known = public_names(Tendril)
+    of_the_mixin = [
+        line
+        for line in (*_methods(AttentionMixin), *_attributes(AttentionMixin))
+        if re.split(r"\W", line.removeprefix("- `"))[0] not in known
+    ]
+    parts += ["### `AttentionMixin`", "\n".join(of_the_mixin)]
     for name, kind in SERVICES.items():
         parts += [f"### `{name}`: {kind.__name__}", "\n".join(_methods(kind))]
     return "\n\n".join(parts)
@@ -58,9 +66,7 @@ def lists() -> str:
 
 def documented(text: str) -> str:
     """Return the text of the page with its lists replaced."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{lists()}\n\n{END}{after}"
+    return replaced(text, "tendrils", lists())
 
 
 def public_names(kind: type[Any]) -> list[str]:
@@ -70,11 +76,6 @@ def public_names(kind: type[Any]) -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-def _imports() -> Iterator[str]:
-    for name in terrarium.__all__:
-        yield f"- `{name}`: {_first_sentence(getattr(terrarium, name))}"
-
-
 def _methods(kind: type[Any]) -> Iterator[str]:
     for name in public_names(kind):
         member = inspect.getattr_static(kind, name, None)
@@ -82,14 +83,12 @@ def _methods(kind: type[Any]) -> Iterator[str]:
         if isinstance(function, property):
             yield f"- `{name}`: {_first_sentence(function.fget)}"
         elif callable(function):
-            yield f"- `{name}({_parameters(function)})`: {_first_sentence(function)}"
-
-
-def _of_the_mixin() -> Iterator[str]:
-    known = public_names(Tendril)
-    for line in (*_methods(AttentionMixin), *_attributes(AttentionMixin)):
-        if re.split(r"\W", line.removeprefix("- `"))[0] not in known:
-            yield line
+            parameters = ", ".join(
+                f"{'*' if each.kind is each.KEYWORD_ONLY else ''}{each.name}"
+                for each in inspect.signature(function).parameters.values()
+                if each.name not in ("self", "cls")
+            )
+            yield f"- `{name}({parameters})`: {_first_sentence(function)}"
 
 
 def _attributes(kind: type[Any], *parts: type[Any]) -> Iterator[str]:
@@ -100,15 +99,6 @@ def _attributes(kind: type[Any], *parts: type[Any]) -> Iterator[str]:
             shown = getattr(hints[name], "__name__", str(hints[name]))
             about = _first_sentence(hints[name]) if inspect.isclass(hints[name]) else ""
             yield f"- `{name}`, {shown}{': ' if about else ''}{about}".rstrip()
-
-
-def _parameters(function: Any) -> str:
-    given = list(inspect.signature(function).parameters.values())
-    return ", ".join(
-        f"{'*' if each.kind is each.KEYWORD_ONLY else ''}{each.name}"
-        for each in given
-        if each.name not in ("self", "cls")
-    )
 
 
 def _first_sentence(thing: Any) -> str:

@@ -6,19 +6,18 @@ import configparser
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from harnesses.core.launcher.supervisor import EX_CONFIG
-from tests.docs.reference import ROOT, tables, variables
+from tests.docs.reference import ROOT, all_variables
+from tests.kit.programs import installed
 
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
@@ -57,13 +56,10 @@ def filled(value: object) -> str:
     return re.sub(r"\$\{(\w+)(?::\?[^}]*)?\}", r"secret-\1", text)
 
 
-def test_the_services_that_were_promised_are_there() -> None:
+def test_the_promised_services_are_there_and_restart_and_say_whether_they_are_well() -> None:
     assert set(SERVICES) == {"agent", "ngircd", "irc", "web", "cron", "vllm"}
     assert SERVICES["vllm"]["profiles"] == ["gpu"]
     assert all("profiles" not in SERVICES[name] for name in OURS)
-
-
-def test_every_service_restarts_and_says_whether_it_is_well() -> None:
     for name, service in SERVICES.items():
         assert service["restart"] == "unless-stopped", name
         assert service["healthcheck"]["test"][0] == "CMD", name
@@ -93,13 +89,7 @@ def test_every_command_is_one_that_our_cli_takes() -> None:
 @pytest.mark.parametrize("name", [name for name in OURS if "environment" in SERVICES[name]])
 def test_every_variable_is_a_setting_and_its_value_fits(name: str) -> None:
     environment: dict[str, Any] = SERVICES[name]["environment"]
-    known = {
-        variable
-        for table, kind in tables().items()
-        for key, field in kind.model_fields.items()
-        for variable in variables(table, key, field)
-    }
-    assert set(environment) - GLOBAL <= known
+    assert set(environment) - GLOBAL <= all_variables()
     values = {key: filled(value) for key, value in environment.items()}
     done = terrarium("config", "check", "--config", "deploy/terrarium.toml", **values)
     assert done.returncode == 0, done.stderr
@@ -160,12 +150,9 @@ def test_nothing_is_named_that_is_not_declared() -> None:
             assert source.startswith("./") or source in COMPOSE["volumes"], volume
 
 
-def test_only_the_web_and_irc_are_published_and_only_on_loopback() -> None:
+def test_only_the_web_and_irc_are_published_and_tendrils_only_reach_server_and_model() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published == {"ngircd": ["127.0.0.1:6667:6667"], "web": ["127.0.0.1:8081:8081"]}
-
-
-def test_the_server_and_the_model_are_reached_by_tendrils_only() -> None:
     inside = {name for name, service in SERVICES.items() if "mind" in service["networks"]}
     assert inside == {"agent", "irc", "web", "cron", "vllm"}
     assert COMPOSE["networks"]["mind"] == {"internal": True}
@@ -187,11 +174,8 @@ def test_the_example_of_secrets_names_each_variable_of_the_compose_file() -> Non
 
 
 def test_ngircd_takes_its_configuration_without_complaint() -> None:
-    program = shutil.which("ngircd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if program is None:
-        pytest.skip("ngircd is not installed (Debian: apt install ngircd)")
     done = subprocess.run(
-        [program, "--configtest", "--config", str(Path(ROOT / "deploy" / "ngircd.conf"))],
+        [installed("ngircd"), "--configtest", "--config", ROOT / "deploy" / "ngircd.conf"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ import yaml
 
 from agent_server.engines.openai import SESSION_HEADER
 from agent_server.ray.command import ENVIRONMENT
-from tests.docs.reference import ROOT, tables, variables
+from tests.docs.reference import ROOT, all_variables
 from tests.docs.test_deploy import GLOBAL, terrarium
 
 DEPLOY = ROOT / "deploy"
@@ -50,15 +50,6 @@ def environment(path: Path) -> dict[str, str]:
     return found
 
 
-def settings() -> set[str]:
-    return {
-        variable
-        for table, kind in tables().items()
-        for key, field in kind.model_fields.items()
-        for variable in variables(table, key, field)
-    }
-
-
 def serve_configs() -> list[dict[str, Any]]:
     (service,) = (each for each in documents(KUBERAY) if each["kind"] == "RayService")
     return [*documents(SERVE), yaml.safe_load(service["spec"]["serveConfigV2"])]
@@ -72,7 +63,7 @@ def test_every_example_is_yaml_without_an_empty_document(path: Path) -> None:
 @pytest.mark.parametrize("path", [*FILES, DEPLOY / "ray" / "node.env"], ids=lambda path: path.name)
 def test_every_variable_of_an_example_is_a_setting_or_one_of_rays(path: Path) -> None:
     secrets = set(SECRETS.findall(path.read_text(encoding="utf-8")))
-    known = settings() | GLOBAL | ENVIRONMENT.keys() | TOKENS
+    known = all_variables() | GLOBAL | ENVIRONMENT.keys() | TOKENS
     assert {*environment(path), *secrets} <= known
 
 
@@ -83,7 +74,8 @@ def test_every_variable_of_an_example_is_a_setting_or_one_of_rays(path: Path) ->
 )
 @pytest.mark.process
 def test_the_values_of_an_example_fit(path: Path) -> None:
-    ours = {key: value for key, value in environment(path).items() if key in settings() | GLOBAL}
+    known = all_variables() | GLOBAL
+    ours = {key: value for key, value in environment(path).items() if key in known}
     assert ours
     done = terrarium("config", "check", SERVER_ADMIN_KEY="secret", **ours)
     assert done.returncode == 0, done.stderr

@@ -33,7 +33,7 @@ _IGNORED_FOLDERS = {"acceptance", "data", "docs", "kit", "promises"}
 def test_no_function_is_too_long_or_has_too_many_parameters() -> None:
     found = [
         (f"{path}:{node.lineno} {name}", node)
-        for path, tree in trees(*PACKAGES).items()
+        for path, tree in trees().items()
         for name, node in functions(tree)
     ]
     assert len(found) > 1000
@@ -42,7 +42,7 @@ def test_no_function_is_too_long_or_has_too_many_parameters() -> None:
 
 
 def test_no_module_is_too_long_and_no_package_has_too_many() -> None:
-    paths = [ROOT / name for name in trees(*PACKAGES)]
+    paths = [ROOT / name for name in trees()]
     lengths = {str(path): len(path.read_text("utf-8").splitlines()) for path in paths}
     assert_within(lengths, MOST_LINES_OF_A_MODULE)
     packages = Counter(str(path.parent) for path in paths if path.name != "__init__.py")
@@ -50,13 +50,13 @@ def test_no_module_is_too_long_and_no_package_has_too_many() -> None:
 
 
 def test_no_module_imports_more_of_ours_than_one_can_follow() -> None:
-    counts = {name: len(own_imports(tree)) for name, tree in trees(*PACKAGES).items()}
+    counts = {name: len(own_imports(tree)) for name, tree in trees().items()}
     assert_within(counts, MOST_IMPORTS)
 
 
 def test_few_functions_are_helpers_with_one_caller() -> None:
     total, helpers = 0, list[str]()
-    for path, tree in trees(*PACKAGES).items():
+    for path, tree in trees().items():
         uses = Counter(
             node.id if isinstance(node, ast.Name) else node.attr
             for node in ast.walk(tree)
@@ -70,12 +70,9 @@ def test_few_functions_are_helpers_with_one_caller() -> None:
 
 
 def test_modules_and_packages_import_one_another_in_no_circle() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (contract,) = (
-        each
-        for each in project["tool"]["importlinter"]["contracts"]
-        if each["type"] == "acyclic_siblings"
-    )
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    contracts = tools["importlinter"]["contracts"]
+    (contract,) = (each for each in contracts if each["type"] == "acyclic_siblings")
     assert set(contract["ancestors"]) == set(PACKAGES)
     assert "ignore_imports" not in contract
 
@@ -83,7 +80,7 @@ def test_modules_and_packages_import_one_another_in_no_circle() -> None:
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     found = [
         f"{path}: {text.splitlines()[0]}"
-        for path, tree in trees(*PACKAGES).items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Module | ast.ClassDef | Function)
         if (text := ast.get_docstring(node) or "") and _QUESTION.match(text)
@@ -94,7 +91,7 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
 def test_no_public_class_name_stands_twice() -> None:
     names = Counter(
         node.name
-        for tree in trees(*PACKAGES).values()
+        for tree in trees().values()
         for node in tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
@@ -105,7 +102,7 @@ def test_no_public_class_name_stands_twice() -> None:
 def test_functions_are_named_by_verbs_not_by_bare_participles() -> None:
     names = [
         node.name
-        for _, node in chain.from_iterable(map(functions, trees(*PACKAGES).values()))
+        for _, node in chain.from_iterable(map(functions, trees().values()))
         if not any("property" in ast.unparse(each) for each in node.decorator_list)
     ]
     bare = [name for name in names if _PARTICIPLE.fullmatch(name) and not _VERBS.fullmatch(name)]
@@ -120,10 +117,8 @@ def test_the_front_door_has_what_it_names() -> None:
 
 
 def test_tests_are_arranged_as_the_packages_are() -> None:
-    folders = {
-        path.parent.relative_to(ROOT / "tests") for path in ROOT.glob("tests/*/**/test_*.py")
-    }
-    strange = {each for each in folders if each.parts[0] not in _IGNORED_FOLDERS}
+    paths = [path.relative_to(ROOT / "tests") for path in ROOT.glob("tests/*/**/test_*.py")]
+    strange = {path.parent for path in paths if path.parts[0] not in _IGNORED_FOLDERS}
     assert len(strange) > 20
     assert [str(each) for each in strange if not any((ROOT / each).glob("*.py"))] == []
 
@@ -132,12 +127,8 @@ def length(function: Function) -> int:
     """Return the number of lines of a function without its docstring."""
     docstring = function.body[:1] if ast.get_docstring(function) else []
     assert function.end_lineno is not None
-    return (
-        function.end_lineno
-        - function.lineno
-        + 1
-        - sum((each.end_lineno or 0) - each.lineno + 1 for each in docstring)
-    )
+    lines = function.end_lineno - function.lineno + 1
+    return lines - sum((each.end_lineno or 0) - each.lineno + 1 for each in docstring)
 
 
 def own_imports(tree: ast.Module) -> set[str]:

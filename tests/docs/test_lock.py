@@ -1,4 +1,4 @@
-"""The lock files: consistent versions, hashes for all files, all dependencies included."""
+"""The lock files are complete and consistent, and the changelog has the version."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import subprocess
 import tomllib
 import venv
 from pathlib import Path
+from typing import Any
 
 import pip
 import pytest
 
 from tests.docs.reference import ROOT
 
+GROUPS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 
 
@@ -22,6 +24,11 @@ def pinned(name: str) -> dict[str, str]:
 
 def plain(name: str) -> str:
     return name.lower().replace("_", "-")
+
+
+def project_table() -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return table
 
 
 def test_the_hashed_files_have_the_versions_of_the_constraints() -> None:
@@ -42,7 +49,7 @@ def test_each_package_has_hashes(name: str) -> None:
 
 
 def test_all_that_the_project_asks_for_is_locked() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = project_table()
     extras = project["optional-dependencies"]
     of_ray = extras.pop("ray")  # locked separately, too large for every development setup
     everything = [each for wanted in extras.values() for each in wanted]
@@ -84,3 +91,12 @@ def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
     )
     assert done.returncode != 0
     assert "DO NOT MATCH THE HASHES" in done.stderr
+
+
+def test_the_newest_release_is_the_version_of_the_package() -> None:
+    project = project_table()
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first, newest, *_ = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert first == "[Unreleased]"
+    assert re.fullmatch(rf"\[{re.escape(project['version'])}\] - \d{{4}}-\d\d-\d\d", newest)
+    assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= GROUPS

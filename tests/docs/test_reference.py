@@ -12,21 +12,20 @@ from tests.docs.reference import (
     CONFIGURATION,
     EXAMPLE,
     ROOT,
+    all_variables,
     documented,
     example,
     tables,
-    variables,
 )
+from tests.docs.source import PACKAGES
 
 AGAIN = "write it anew: .venv/bin/python -m tests.docs.reference"
 
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for table, kind in tables().items():
-        for key, field in kind.model_fields.items():
-            for name in variables(table, key, field):
-                monkeypatch.delenv(name, raising=False)
+    for name in all_variables():
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_the_example_file_has_every_key_with_its_default() -> None:
@@ -62,7 +61,7 @@ def test_every_key_says_what_it_is_for(table: str) -> None:
 def test_every_variable_that_the_code_reads_is_documented() -> None:
     sources = [
         path.read_text(encoding="utf-8")
-        for package in ("agent_server", "harnesses", "llm", "storage", "terrarium")
+        for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
     ]
     read = set(re.findall(r"\bTERRARIUM_[A-Z_]+\b", "\n".join(sources)))

@@ -52,7 +52,21 @@ async def asking_clients(openai: AsyncOpenAI, count: int = CLIENTS) -> AsyncIter
         number = 0
         while not stopping.is_set():
             number += 1
-            await _ask(openai, clients, f"load/{name}/{number}")
+            is_streaming = False
+            try:
+                stream = await openai.chat.completions.create(
+                    model="terra",
+                    messages=[{"role": "user", "content": "Tell me of the sea."}],
+                    max_tokens=16,
+                    stream=True,
+                    extra_headers={"x-session-id": f"load/{name}/{number}"},
+                )
+                is_streaming = True
+                async for _ in stream:
+                    pass
+                clients.complete += 1
+            except (APIError, httpx2.HTTPError) as error:
+                (clients.broken_off if is_streaming else clients.refused).append(error)
             async with clients.change:
                 clients.change.notify_all()
 
@@ -63,24 +77,3 @@ async def asking_clients(openai: AsyncOpenAI, count: int = CLIENTS) -> AsyncIter
             yield clients
         finally:
             stopping.set()
-
-
-async def _ask(openai: AsyncOpenAI, clients: Clients, session: str) -> None:
-    try:
-        stream = await openai.chat.completions.create(
-            model="terra",
-            messages=[{"role": "user", "content": "Tell me of the sea."}],
-            max_tokens=16,
-            stream=True,
-            extra_headers={"x-session-id": session},
-        )
-    except (APIError, httpx2.HTTPError) as error:
-        clients.refused.append(error)
-        return
-    try:
-        async for _ in stream:
-            pass
-    except (APIError, httpx2.HTTPError) as error:
-        clients.broken_off.append(error)
-    else:
-        clients.complete += 1

@@ -5,26 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import sysconfig
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kit.patience import PATIENCE
+import psutil
+
+from harnesses.core.tendril.status import ProcessState, report
+from tests.kit.patience import PATIENCE, until
 
 _SECTIONS = (
-    "SERVER_",
-    "MODEL_",
-    "ADMISSION_",
-    "USAGE_",
-    "RAY_",
-    "IRC_",
-    "WEB_",
-    "CRON_",
-    "AGENT_",
-    "STORAGE_",
-    "UP_",
+    *("SERVER_", "MODEL_", "ADMISSION_", "USAGE_", "RAY_", "IRC_", "WEB_", "CRON_", "AGENT_"),
+    *("STORAGE_", "UP_"),
 )
 
 
@@ -74,16 +69,58 @@ def environment_without_settings() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith(_SECTIONS)}
 
 
-async def line_with(stream: asyncio.StreamReader | None, words: str) -> str:
+async def line_with(
+    stream: asyncio.StreamReader | None, words: str, seconds: float = PATIENCE
+) -> str:
     """Return the next line of `stream` that contains `words`.
 
     Raises TimeoutError, and AssertionError if the stream ends without such a line.
     """
     assert stream is not None
     seen = []
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(seconds):
         async for line in stream:
             seen.append(line.decode())
             if words in seen[-1]:
                 return seen[-1].rstrip("\n")
     raise AssertionError(f"it ended without {words!r}; it said:\n{''.join(seen)}")
+
+
+async def until_ready(data: Path, tendril: str) -> None:
+    """Wait until a tendril that another process runs on `data` is ready. Raises TimeoutError."""
+
+    def is_ready() -> bool:
+        said = report(data, tendril)
+        return said is not None and said.state is ProcessState.READY
+
+    await until(is_ready)
+
+
+async def gone(processes: Sequence[psutil.Process]) -> None:
+    """Wait until all processes have ended. Raises AssertionError after PATIENCE seconds.
+
+    Zombies count as ended: a container may lack an init process that reaps orphans.
+    """
+
+    def runs(process: psutil.Process) -> bool:
+        try:
+            return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
+
+    try:
+        await until(lambda: not any(map(runs, processes)))
+    except TimeoutError:
+        raise AssertionError(f"left behind: {list(filter(runs, processes))}") from None
+
+
+def lend_packages(environment: Path) -> None:
+    """Make the packages of this environment importable in another one.
+
+    pip sees them there as well and only installs missing ones.
+    """
+    site = next(environment.glob("lib/python*/site-packages"))
+    ours = sysconfig.get_path("purelib")
+    # `addsitedir` rather than a path, because it also processes the .pth files of our folder, such
+    # as those of editable installations.
+    (site / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n")

@@ -18,10 +18,11 @@ from typing import Any
 
 from harnesses.core.tendril.turn import TurnRequest
 from llm.prompt.log_window import LogWindow, WindowStarts
-from storage.chat_log.event import Event, EventType, Place
+from storage.chat_log.event import Place
 from storage.log import ChatLog
 from terrarium.config import Config
 from tests.kit.clock import ManualClock
+from tests.kit.lines import said
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril
 
@@ -91,11 +92,14 @@ class SimulatedDay:
         hour = 0
         for number, (nick, text) in enumerate(self._lines):
             await self.clock.set(MIDNIGHT + DAY * number / len(self._lines))
-            anchor = await log.append(self._event(nick, text))
+            anchor = await log.append(said(text, place=PLACE, time=self.clock.now(), nick=nick))
             if number % self._every == 0:
                 script.say(self._said(_ANSWER))
                 await self._ask(tendril, log, nick, text, anchor)
-                self._count(script)
+                prompts = list(map(tokens, script.requests))
+                self.seen.prompts.append(max(prompts))
+                self.seen.answered += sum(prompts) + 2 * _ANSWER
+                script.requests.clear()
             if self.clock.now() >= MIDNIGHT + timedelta(hours=hour):
                 await self._look(tendril)
                 hour += 1
@@ -103,12 +107,7 @@ class SimulatedDay:
         await self._look(tendril)
 
     async def _ask(
-        self,
-        tendril: SmallTendril,
-        log: ChatLog,
-        nick: str,
-        text: str,
-        anchor: int,
+        self, tendril: SmallTendril, log: ChatLog, nick: str, text: str, anchor: int
     ) -> None:
         log_window = LogWindow(
             log=log, place=PLACE, anchor=anchor, last=_LINES, speaker=nick, starts=self._starts
@@ -126,13 +125,6 @@ class SimulatedDay:
         self.questions += 1
         await tendril.settled()
 
-    def _count(self, script: ScriptedOpenAI) -> None:
-        """Count and clear the requests since the last call."""
-        prompts = list(map(tokens, script.requests))
-        self.seen.prompts.append(max(prompts))
-        self.seen.answered += sum(prompts) + 2 * _ANSWER
-        script.requests.clear()
-
     async def _look(self, tendril: SmallTendril) -> None:
         """Record the rows and stored characters of the database."""
         rows = {}
@@ -147,16 +139,6 @@ class SimulatedDay:
         )
         assert size
         self.seen.kept.append(int(size[0] or 0))
-
-    def _event(self, nick: str, text: str) -> Event:
-        return Event(
-            network=PLACE.network,
-            channel=PLACE.channel,
-            type=EventType.PRIVMSG,
-            time=self.clock.now(),
-            nick=nick,
-            text=text,
-        )
 
     def _said(self, count: int) -> str:
         return " ".join(next(self._words) for _ in range(count))

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from io import StringIO
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,6 +30,8 @@ from storage.queues.pastes import Pastes
 from storage.queues.reminders import Reminder, Reminders
 from storage.runs.runs import Effect, Run, RunEnd, Runs
 from storage.usage.usage import Spending, TokenSpend, UsageAmount
+from tests.kit import lines
+from tests.kit.lines import NOON
 
 PERSON = Person("irc", "zoequux", "~zuserquux", "zhostquux.example", None)
 WORD = "xyzzyplughplover"
@@ -37,7 +39,6 @@ TRACES = (PERSON.nick, PERSON.user, PERSON.host, WORD, "frobnicate")
 """Strings that occur only in the person's data."""
 FILES = ("web.db", "cron.db", "pond.db")
 LINES = 150
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PLACE = Place("irc", "#frogs")
 HERS = f"{PLACE}/{PERSON.nick}"
 
@@ -45,16 +46,7 @@ HERS = f"{PLACE}/{PERSON.nick}"
 def said(text: str, minute: int, nick: str = PERSON.nick) -> Event:
     """Return a line of the person or of `nick`."""
     user, host = (PERSON.user, PERSON.host) if nick == PERSON.nick else (f"~{nick}", "b.example")
-    return Event(
-        network=PLACE.network,
-        channel=PLACE.channel,
-        type=EventType.PRIVMSG,
-        time=NOON + timedelta(minutes=minute),
-        nick=nick,
-        user=user,
-        host=host,
-        text=text,
-    )
+    return lines.said(text, minute, place=PLACE, nick=nick, user=user, host=host)
 
 
 def turn(anchor: int, *contents: str, quotes: Sequence[int] = ()) -> Turn:
@@ -198,14 +190,10 @@ def _run(data: Path, fault: Fault, resumes: bool, outcome: Connection) -> None:
     outcome.send_bytes(b"begun")
     try:
         with redirect_stdout(StringIO()):  # suppress the log: errors are expected
-            done = asyncio.run(restart(data) if resumes else _asked(data))
+            done = asyncio.run(restart(data)) if resumes else asyncio.run(ask(data)).is_finished
         outcome.send_bytes(b"finished" if done else b"not finished")
     except StorageError:
         outcome.send_bytes(b"not begun")
-
-
-async def _asked(data: Path) -> bool:
-    return (await ask(data)).is_finished
 
 
 @contextmanager

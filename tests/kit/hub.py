@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -55,12 +54,7 @@ class ModelHub:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: Any) -> None:
         await self._stack.aclose()
 
     async def _resolve(self, request: Request) -> Response:

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import TracebackType
+from typing import Any
 
 from tests.kit.patience import PATIENCE
 
@@ -33,12 +33,7 @@ class IrcClient:
         self._reading = asyncio.create_task(self._read())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: Any) -> None:
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
         self._writer.close()
@@ -83,6 +78,23 @@ class IrcClient:
         await self.send(f"JOIN {channel}")
         await self.expect(rf" 366 \S+ {re.escape(channel)} ")
 
+    async def meet(self, channel: str = "#terrarium", nick: str = "Terra") -> None:
+        """Join, and wait until `nick` is in the channel too."""
+        await self.join(channel)
+        if not any(" 353 " in line and nick in line for line in self.lines):
+            await self.expect(rf":{nick}!\S+ JOIN :?{re.escape(channel)}")
+
+    async def rename(self, nick: str) -> None:
+        """Take another nick."""
+        await self.send(f"NICK {nick}")
+        await self.expect(f"NICK :?{nick}$")
+        self.nick = nick
+
+    async def quit(self) -> None:
+        """Leave, and wait until the server has closed the connection."""
+        await self.send("QUIT")
+        await self.wait_closed()
+
     async def say(self, target: str, text: str | bytes) -> None:
         """Send a PRIVMSG."""
         body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
@@ -97,6 +109,21 @@ class IrcClient:
         """Say `words` to the bot; return the notice that comes back, without its channel."""
         await self.say(room, words)
         return (await self.expect(rf":Terra!\S+ NOTICE {self.nick} :(?:\[\S+\] )?(.*)$"))[1]
+
+    async def ask(self, words: str, room: str = "#terrarium") -> str:
+        """Say `words` on a channel; return the first line with which the bot replies."""
+        await self.say(room, words)
+        return (await self.expect(rf":Terra!\S+ PRIVMSG {room} :{self.nick}: (.*)$"))[1]
+
+    async def answer_to(self, words: str, target: str = "Terra") -> str:
+        """Say `words` to the bot or on a channel; return its answer, said or as a notice."""
+        await self.say(target, words)
+        answer = r":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(?!.*still at it, one moment\.$)(.*)$"
+        return (await self.expect(answer))[1]
+
+    async def ping(self, room: str = "#terrarium") -> None:
+        """Wait until the bot answers `.ping`: by then it has read all that was said before."""
+        assert await self.ask(".ping", room) == "pong"
 
     async def expect(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:  # noqa: ASYNC109
         """Return the match of the next line that contains `pattern`.
@@ -144,18 +171,15 @@ class IrcClient:
     async def _read(self) -> None:
         try:
             while line := await self._reader.readline():
-                await self._take(line.rstrip(b"\r\n"))
+                if line.startswith(b"PING "):
+                    await self.send(b"PONG " + line[5:].rstrip(b"\r\n"))
+                async with self._news:
+                    self.received.append(line.rstrip(b"\r\n"))
+                    self._news.notify_all()
         except ConnectionError:
             pass  # a killed server resets; the test sees `closed`
         async with self._news:
             self.closed = True
-            self._news.notify_all()
-
-    async def _take(self, line: bytes) -> None:
-        if line.startswith(b"PING "):
-            await self.send(b"PONG " + line[5:])
-        async with self._news:
-            self.received.append(line)
             self._news.notify_all()
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-
-import pytest
 
 from harnesses.irc.ircd import commands
 from harnesses.irc.ircd.server import Client, Server
-from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
+from tests.kit.programs import installed, kill, running
 
 NGIRCD = """\
 [Global]
@@ -90,7 +88,7 @@ async def ngircd(port: int | None = None) -> AsyncIterator[Ircd]:
         config.write_text(NGIRCD.format(port=port))
         return [program, "--nodaemon", "--config", str(config)]
 
-    async with _running(command, port) as server:
+    async with _serving(command, port) as server:
         yield server
 
 
@@ -107,13 +105,19 @@ async def inspircd(
 
     def command(port: int, folder: Path) -> Sequence[str]:
         config = folder / "inspircd.conf"
-        modules = "".join(f'<module name="{module}">\n' for module in _inspircd_modules())
+        folders = [Path("/usr/lib/inspircd/modules"), *Path("/usr/lib").glob("*/inspircd/modules")]
+        present = {file.name for each in folders for file in each.glob("m_*.so")}
+        modules = "".join(
+            f'<module name="{module}">\n'
+            for module in INSPIRCD_MODULES.split()
+            if not present or f"m_{module}.so" in present
+        )
         ours = INSPIRCD.format(name=name, port=port, folder=folder)
         config.write_text(extra + ours + modules + INSPIRCD_PREFIXES)
         root = ["--runasroot"] if os.geteuid() == 0 else []
         return [program, "--nofork", f"--config={config}", *root]
 
-    async with _running(command, port) as server:
+    async with _serving(command, port) as server:
         yield server
 
 
@@ -152,61 +156,11 @@ SERVERS: dict[str, Callable[[], AbstractAsyncContextManager[Ircd]]] = {
 """All servers by name, for `pytest.mark.parametrize("server", SERVERS)`."""
 
 
-def installed(name: str) -> str:
-    """Return the path of an installed program; skip the test if there is none."""
-    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-    if found is None:
-        pytest.skip(f"{name} is not installed (Debian: apt install {name})")
-    return found
-
-
-def _inspircd_modules() -> list[str]:
-    folders = [Path("/usr/lib/inspircd/modules"), *Path("/usr/lib").glob("*/inspircd/modules")]
-    present = {file.name for folder in folders for file in folder.glob("m_*.so")}
-    return [name for name in INSPIRCD_MODULES.split() if not present or f"m_{name}.so" in present]
-
-
 @asynccontextmanager
-async def _running(
+async def _serving(
     command: Callable[[int, Path], Sequence[str]], port: int | None
 ) -> AsyncIterator[Ircd]:
     with tempfile.TemporaryDirectory(prefix="ircd-") as name:
-        folder = Path(name)
-        output = folder / "output"
-        chosen = port or free_port()
-        with output.open("wb") as sink:
-            process = await asyncio.create_subprocess_exec(
-                *command(chosen, folder), stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink
-            )
-
-        async def kill() -> None:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
-
-        try:
-            await _accepting(chosen, process, output)
-            yield Ircd("127.0.0.1", chosen, kill)
-        finally:
-            await kill()
-
-
-async def _accepting(port: int, process: asyncio.subprocess.Process, output: Path) -> None:
-    """Wait until the program accepts connections: it does not signal that it is ready."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
-    while True:
-        late = asyncio.get_running_loop().time() > deadline
-        if late or process.returncode is not None:
-            raise AssertionError(f"the IRC server did not start: {_tail(output)}")
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            await asyncio.sleep(0.02)
-            continue
-        writer.close()
-        await writer.wait_closed()
-        return
-
-
-def _tail(output: Path) -> str:
-    return output.read_text(errors="replace")[-2000:]
+        folder, port = Path(name), port or free_port()
+        async with running(*command(port, folder), folder=folder, port=port) as process:
+            yield Ircd("127.0.0.1", port, partial(kill, process))

@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 
-from storage.chat_log.event import Event, EventType
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import Database
 from storage.log import ChatLog
+from tests.kit.lines import said
 from tests.kit.postgres import PostgresServer
 
 IN_LINE = 40  # most lines not yet durable
@@ -28,7 +27,8 @@ class LogWriterProcess:
     """A writer that numbers its lines from `begin` and runs until it is killed."""
 
     def __init__(self, address: Address, begin: int) -> None:
-        context = _context()
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["storage.log"])
         self._mine, theirs = context.Pipe(duplex=False)
         self._process = context.Process(target=_stream, args=(address, begin, theirs))
         self._process.start()
@@ -81,27 +81,18 @@ def kill_in_turn(
     return told | writer.kill()
 
 
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["storage.log"])
-    return context
-
-
 def _stream(address: Address, begin: int, acknowledge: Connection) -> None:
     async def write() -> None:
         async with Database.open(address) as database, ChatLog.open(database) as log:
             room = asyncio.Semaphore(IN_LINE)
             for number in count(begin):
                 await room.acquire()
-                log.append(_line(number)).add_done_callback(partial(tell, number, room))
+                log.append(said(str(number), time=datetime.now(UTC))).add_done_callback(
+                    partial(tell, number, room)
+                )
 
     def tell(number: int, room: asyncio.Semaphore, _: asyncio.Future[int]) -> None:
         acknowledge.send_bytes(_NUMBER.pack(number))
         room.release()
 
     asyncio.run(write())
-
-
-def _line(number: int) -> Event:
-    kind, now = EventType.PRIVMSG, datetime.now(UTC)
-    return Event(network="irc", channel="#pond", type=kind, time=now, nick="ada", text=str(number))

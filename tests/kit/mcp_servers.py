@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,6 @@ async def connected(**servers: dict[str, Any]) -> AsyncIterator[McpServers]:
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-
-
-async def until(met: Callable[[], object]) -> None:
-    """Look again and again: another process announces nothing to us."""
-    async with asyncio.timeout(PATIENCE):
-        while not met():  # noqa: ASYNC110 -- there is no event
-            await asyncio.sleep(0.02)
 
 
 def names(servers: McpServers) -> list[str]:

@@ -18,8 +18,7 @@ import pytest
 
 KIT = {
     "tests.kit.ircd": {"ircd", "process", "server"},
-    "tests.kit.znc": {"ircd", "process", "server"},
-    "tests.kit.bip": {"ircd", "process", "server"},
+    "tests.kit.bouncers": {"ircd", "process", "server"},
     "tests.kit.embedder": {"process"},
     "tests.kit.engine": {"engine", "process", "server"},
     "tests.kit.browser": {"browser", "process"},

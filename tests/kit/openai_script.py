@@ -21,7 +21,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from starlette.applications import Starlette
@@ -31,7 +30,15 @@ from starlette.routing import Route
 
 from llm.client.client import EMBEDDER
 from storage.search.vectors import DIMENSIONS
-from tests.kit.openai_wire import call_delta, chat_choice, error_object, event, text_choice, words
+from tests.kit.openai_wire import (
+    call_delta,
+    chat_choice,
+    embeddings,
+    error_object,
+    event,
+    text_choice,
+    words,
+)
 from tests.kit.patience import PATIENCE
 from tests.kit.readings import embedding_of
 from tests.kit.serving import serving
@@ -114,14 +121,9 @@ class ScriptedOpenAI:
         self.url = await self._serving.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: Any) -> None:
         self.release()
-        await self._serving.__aexit__(kind, error, trace)
+        await self._serving.__aexit__(*exception)
 
     # Answers to the next requests, in order.
 
@@ -189,15 +191,13 @@ class ScriptedOpenAI:
 
     async def _chat(self, request: Request) -> Response:
         body = await request.json()
-        if request.headers.get("x-session-id", "").endswith("/memory"):
-            self.beside.append(body)
-            answer = _answer(self.summed(body))
+        if await self._is_of_memory(request, body):
+            planned: Answer | str = self.summed(body)
         else:
-            async with self._arrival:
-                self.requests.append(body)
-                self.headers.append(dict(request.headers))
-                self._arrival.notify_all()
-            answer = self._next(body)
+            self.headers.append(dict(request.headers))
+            rule = self._answers.popleft() if self._answers else self.default
+            planned = rule(body) if callable(rule) else rule
+        answer = Answer(planned) if isinstance(planned, str) else planned
         if answer.status != 200:
             headers = dict(answer.headers or {})
             problem = error_object(answer.text, answer.param, answer.code)
@@ -205,21 +205,24 @@ class ScriptedOpenAI:
         if body.get("stream"):
             return StreamingResponse(self._events(body, answer), media_type="text/event-stream")
         if answer.hang or answer.late or answer.cut:
-            await self._wait(request)
+            released = asyncio.ensure_future(self._released.wait())
+            left = asyncio.ensure_future(request.receive())
+            await asyncio.wait({released, left}, return_when=asyncio.FIRST_COMPLETED)
+            if left.done():
+                self.disconnected.set()
+            released.cancel()
+            left.cancel()
         return JSONResponse(self._whole(body, answer))
 
-    def _next(self, body: dict[str, Any]) -> Answer:
-        planned = self._answers.popleft() if self._answers else self.default
-        return _answer(planned(body) if callable(planned) else planned)
-
-    async def _wait(self, request: Request) -> None:
-        released = asyncio.ensure_future(self._released.wait())
-        left = asyncio.ensure_future(request.receive())
-        await asyncio.wait({released, left}, return_when=asyncio.FIRST_COMPLETED)
-        if left.done():
-            self.disconnected.set()
-        released.cancel()
-        left.cancel()
+    async def _is_of_memory(self, request: Request, body: dict[str, Any]) -> bool:
+        """Keep a request; return True if it is one of memory."""
+        if request.headers.get("x-session-id", "").endswith("/memory"):
+            self.beside.append(body)
+            return True
+        async with self._arrival:
+            self.requests.append(body)
+            self._arrival.notify_all()
+        return False
 
     def _whole(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
         pieces = [delta["content"] for delta in _deltas(answer) if delta.get("content")]
@@ -282,30 +285,14 @@ class ScriptedOpenAI:
                 kind = self.reads(body["input"][0])
                 made = [embedding_of(kind)] if kind else []
             else:  # lines of the log, if there are vectors of this model's length
-                found = [list(self.vector(text)) for text in body["input"]]
+                found = map(self.vector, body["input"])
                 made = [each for each in found if len(each) == DIMENSIONS]
             if not made:
                 return JSONResponse(error_object(f"no model is called {EMBEDDER}"), 404)
-            read = [
-                {"object": "embedding", "index": index, "embedding": each}
-                for index, each in enumerate(made)
-            ]
-            usage = {"prompt_tokens": 1, "total_tokens": 1}
-            return JSONResponse({"object": "list", "data": read, "model": EMBEDDER, "usage": usage})
-        if request.headers.get("x-session-id", "").endswith("/memory"):
-            self.beside.append(body)
-        else:
-            async with self._arrival:
-                self.requests.append(body)
-                self._arrival.notify_all()
+            return JSONResponse(embeddings(made, EMBEDDER, 1))
+        await self._is_of_memory(request, body)
         texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
-        data = [
-            {"object": "embedding", "index": index, "embedding": list(self.vector(text))}
-            for index, text in enumerate(texts)
-        ]
-        tokens = words(texts)
-        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return JSONResponse({"object": "list", "data": data, "model": self.model, "usage": usage})
+        return JSONResponse(embeddings(map(self.vector, texts), self.model, words(texts)))
 
     async def _models(self, _request: Request) -> Response:
         model = {"id": self.model, "object": "model", "created": 0, "owned_by": self.owner}
@@ -316,9 +303,8 @@ class ScriptedOpenAI:
         self.asked_models.append(name)
         if name not in self.models:
             return JSONResponse(error_object(f"no model is called {name}"), 404)
-        card = {"id": name, "object": "model", "root": self.roots.get(name, name)}
-        able = {"tools": self.tools} | self.able
-        return JSONResponse(card | self.card | {"capabilities": able})
+        card = {"id": name, "object": "model", "root": self.roots.get(name, name), **self.card}
+        return JSONResponse({**card, "capabilities": {"tools": self.tools} | self.able})
 
     async def _tokenize(self, request: Request) -> Response:
         body = await request.json()
@@ -326,21 +312,15 @@ class ScriptedOpenAI:
         if not self.can_count:
             return JSONResponse(error_object("there is no /tokenize"), 501)
         count = words(body.get("messages", body.get("prompt", "")))
-        tokens = list(range(count))
-        limit = self.max_model_len
-        return JSONResponse({"count": count, "max_model_len": limit, "tokens": tokens})
+        counted = {"count": count, "max_model_len": self.max_model_len}
+        return JSONResponse({**counted, "tokens": list(range(count))})
 
     async def _health(self, _request: Request) -> Response:
         return JSONResponse({"status": "ok"}, 200 if self.ready else 503)
 
     def _head(self, kind: str) -> dict[str, Any]:
-        number = len(self.requests)
-        return {
-            "id": f"chatcmpl-{number}",
-            "object": kind,
-            "created": int(time.time()),
-            "model": self.model,
-        }
+        number, now = len(self.requests), int(time.time())
+        return {"id": f"chatcmpl-{number}", "object": kind, "created": now, "model": self.model}
 
     def _usage(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
         prompt = words(body.get("messages", body.get("prompt", [])))
@@ -356,10 +336,6 @@ class ScriptedOpenAI:
 def _each(body: Mapping[str, Any], choice: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the same for each of the `n` choices that the request wants."""
     return [{**choice, "index": index} for index in range(body.get("n") or 1)]
-
-
-def _answer(answer: Answer | str) -> Answer:
-    return Answer(answer) if isinstance(answer, str) else answer
 
 
 def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:
@@ -378,12 +354,8 @@ def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:
 
 def _tool_calls(answer: Answer) -> list[dict[str, Any]]:
     return [
-        {
-            "id": f"call_{index}",
-            "type": "function",
-            "function": {"name": name, "arguments": arguments},
-        }
-        for index, (name, arguments) in enumerate(answer.calls)
+        {"id": f"call_{index}", "type": "function", "function": {"name": name, "arguments": given}}
+        for index, (name, given) in enumerate(answer.calls)
     ]
 
 

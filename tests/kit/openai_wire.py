@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -34,6 +34,16 @@ def event(data: Mapping[str, Any]) -> str:
 def error_object(message: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
     """Return an OpenAI error object."""
     return {"error": {"message": message, "type": "script_error", "param": param, "code": code}}
+
+
+def embeddings(vectors: Iterable[Sequence[float]], model: str, tokens: int) -> dict[str, Any]:
+    """Return the response with a list of embeddings."""
+    data = [
+        {"object": "embedding", "index": index, "embedding": list(each)}
+        for index, each in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "data": data, "model": model, "usage": usage}
 
 
 def words(value: Any) -> int:

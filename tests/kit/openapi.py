@@ -63,7 +63,15 @@ def _ask(
 
 def unresolved_references(described: dict[str, Any]) -> list[str]:
     """The `$ref`s of a description that lead nowhere in it."""
-    return [each for each in _references(described) if not _resolves(described, each)]
+
+    def resolves(reference: str) -> bool:
+        start, *path = reference.split("/")
+        found: Any = described
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        return start == "#" and found is not None
+
+    return [each for each in _references(described) if not resolves(each)]
 
 
 def _references(value: Any) -> Iterator[str]:
@@ -75,10 +83,3 @@ def _references(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for each in value:
             yield from _references(each)
-
-
-def _resolves(described: Any, reference: str) -> bool:
-    start, *path = reference.split("/")
-    for key in path:
-        described = described.get(key) if isinstance(described, dict) else None
-    return start == "#" and described is not None

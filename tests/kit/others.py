@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
-from storage.chat_log.event import Event, EventType, Place
+from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.memory.conversations import Conversations, Turn
@@ -18,8 +18,8 @@ from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
 from storage.queues.reminders import Owner, Reminder, Reminders
 from storage.runs.runs import Effect, Run, RunEnd, Runs
+from tests.kit.lines import NOON, said
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 VERA = Owner("irc", "vera", "~vera", "home.example", None)
 ROOM, OTHER, HERE = "vera!~vera@home.example", "#other", "#terrarium"
 LINES = (
@@ -74,29 +74,12 @@ async def fill_others(data: Path) -> None:
 async def _ask(
     log: ChatLog, conversations: Conversations, channel: str, text: str, answer: str
 ) -> None:
-    question = Event(
-        network="irc",
-        channel=channel,
-        type=EventType.PRIVMSG,
-        time=NOON,
-        nick=VERA.nick,
-        user=VERA.user,
-        host=VERA.host,
-        text=text,
-    )
-    (asked,) = await log.add([question])
-    own = Event(
-        network="irc",
-        channel=channel,
-        type=EventType.PRIVMSG,
-        time=NOON,
-        nick="Terra",
-        text=answer,
-        own=True,
-        reply_to=asked,
-        quotes=frozenset({asked}),
-    )
-    await log.add([own])
+    place = Place("irc", channel)
+    hers = said(text, place=place, nick=VERA.nick, user=VERA.user, host=VERA.host)
+    (asked,) = await log.add([hers])
+    quotes = frozenset({asked})
+    ours = said(answer, place=place, nick="Terra", own=True, reply_to=asked, quotes=quotes)
+    await log.add([ours])
     messages = (
         _message("user", text),
         _message("tool", f"[2026-05-01 12:00:00] <vera> {text}", asked),
@@ -114,10 +97,10 @@ async def _fill_tables(database: Database) -> None:
     place, hour = Place("irc", ROOM), timedelta(days=20_000)
     for number, text in enumerate((*LINES, *ANSWERS, FACT)):
         key = f"key {number}"
-        for layer, source in ((MemoryKind.FACT, "vera"), (MemoryKind.NOTE, "vera")):
+        for layer in (MemoryKind.FACT, MemoryKind.NOTE):
             memory = Memory(
                 layer=layer, room=f"irc/{ROOM}", text=text, time=NOON, subject="vera", key=key,
-                source=source, conversation=f"irc/{ROOM}",
+                source="vera", conversation=f"irc/{ROOM}",
             )  # fmt: skip
             await Memories(database).add(memory)
         await Runs(database).begin(Run(key, f"irc/{OTHER}/vera", "standard", "terra", NOON))

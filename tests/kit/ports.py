@@ -6,6 +6,7 @@ import os
 import random
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 _FIRST, _LAST, _EACH = 20_000, 32_000, 1_000
 """Below the ephemeral range, which Linux uses for outgoing connections and port 0: nothing else
@@ -14,7 +15,11 @@ takes a port between its choice and its use, or while a test restarts its server
 
 def free_port() -> int:
     """Return a port on which nothing listens, and that no other test of this run gets."""
-    return next(port for port in _PORTS if _is_free(port))
+    for port in _PORTS:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("the ports have no end")
 
 
 def _ports() -> Iterator[int]:
@@ -29,15 +34,6 @@ def _ports() -> Iterator[int]:
     while True:
         yield begin + offset % _EACH
         offset += 1
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 _PORTS = _ports()

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
+from tests.kit.programs import installed, running
 
 PASSWORD = "frogs and toads"
 
@@ -53,10 +48,7 @@ async def prosody(folder: Path, *accounts: str, public_jids: bool) -> AsyncItera
 
     Rooms show their occupants' addresses to everyone with `public_jids`, else to moderators only.
     """
-    program = shutil.which("prosody")
-    if program is None:
-        pytest.skip("prosody is not installed (as root: python -m tests.kit.system)")
-    port = free_port()
+    program, port = installed("prosody"), free_port()
     people = folder / "data" / "localhost" / "accounts"
     people.mkdir(parents=True)
     (folder / "certs").mkdir()
@@ -65,28 +57,6 @@ async def prosody(folder: Path, *accounts: str, public_jids: bool) -> AsyncItera
     config = folder / "prosody.cfg.lua"
     jids = str(public_jids).lower()
     config.write_text(_CONFIG.format(folder=folder, port=port, public_jids=jids))
-    process = await asyncio.create_subprocess_exec(
-        *(program, "-F", "--config", str(config)),
-        env=os.environ | {"PROSODY_CONFIG": str(config)},
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        await _listening(port, process, folder)
+    command = (program, "-F", "--config", str(config))
+    async with running(*command, folder=folder, port=port):
         yield Prosody("127.0.0.1", port)
-    finally:
-        with suppress(ProcessLookupError):
-            process.terminate()
-        await process.wait()
-
-
-async def _listening(port: int, process: asyncio.subprocess.Process, folder: Path) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                return
-            log = folder / "prosody.log"
-            assert process.returncode is None, log.read_text() if log.exists() else "no log"
-            await asyncio.sleep(0.05)

@@ -23,9 +23,8 @@ import psutil
 import pytest
 
 from agent_server.ray import command
-from tests.kit.command import begun, environment_without_settings, line_with
-from tests.kit.gone import gone
-from tests.kit.patience import PATIENCE
+from tests.kit.command import begun, environment_without_settings, gone, line_with
+from tests.kit.patience import PATIENCE, until
 from tests.kit.ports import free_port
 
 STARTING = 3 * PATIENCE
@@ -74,9 +73,7 @@ class RayCluster:
 
     async def until_replicas(self, deployment: str, count: int) -> None:
         """Wait until exactly `count` replicas are running. Raises TimeoutError."""
-        async with asyncio.timeout(STARTING):
-            while len(self.replicas(deployment)) != count:  # noqa: ASYNC110 - no event tells
-                await asyncio.sleep(0.1)
+        await until(lambda: len(self.replicas(deployment)) == count, STARTING)
 
     def beside_head(self, deployment: str) -> psutil.Process:
         """Return the process of a replica that does not run on the head node."""
@@ -94,16 +91,12 @@ def replicas_below(process: psutil.Process, deployment: str) -> Sequence[psutil.
     """Return the processes of a deployment's replicas below a process, the newest last."""
     # While busy, a replica's process title also has the name of the method, after a dot.
     title = f"ray::ServeReplica:terrarium:{deployment}"
-    below = process.children(recursive=True)
-    found = [each for each in below if _title(each).partition(".")[0] == title]
+    found = []
+    for each in process.children(recursive=True):
+        with suppress(psutil.Error):
+            if " ".join(each.cmdline()).strip().partition(".")[0] == title:
+                found.append(each)
     return sorted(found, key=lambda replica: replica.create_time())
-
-
-def _title(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline()).strip()
-    except psutil.Error:
-        return ""
 
 
 @asynccontextmanager
@@ -131,12 +124,7 @@ async def ray_cluster(
             words = ("--log-level", level, "server", "--ray", "--data", str(data))
             token = {"RAY_AUTH_TOKEN_PATH": str(data / "ray-token")}
             async with begun(
-                *words,
-                cwd=data,
-                RAY_ADDRESS=address,
-                SERVER_PORT=str(port),
-                **token,
-                **settings,
+                *words, cwd=data, RAY_ADDRESS=address, SERVER_PORT=str(port), **token, **settings
             ) as server:
                 await until_serving(url)
                 cluster = RayCluster(psutil.Process(process.pid), address, url, server)

@@ -22,6 +22,8 @@ from starlette.routing import Route
 from harnesses.core.launcher.readiness import PROBE_SESSION
 from tests.kit.serving import serving
 
+_PASSED_ON = ("authorization", "x-session-id", "x-priority", "x-request-id")  # headers
+
 
 @dataclass(slots=True)
 class Recorder:
@@ -59,7 +61,8 @@ async def recorder(
                 request.method,
                 request.url.path,
                 content=await request.body(),
-                headers={"content-type": "application/json"} | _passed_on(request),
+                headers={"content-type": "application/json"}
+                | {name: request.headers[name] for name in _PASSED_ON if name in request.headers},
             )
             answer = await http.send(sent, stream=True)
 
@@ -74,12 +77,6 @@ async def recorder(
         route = Route("/{path:path}", passed_on, methods=["GET", "POST"])
         async with serving(Starlette(routes=[route])) as kept.url:
             yield kept
-
-
-def _passed_on(request: Request) -> dict[str, str]:
-    """Return the headers to forward: key, session, priority and request id."""
-    names = ("authorization", "x-session-id", "x-priority", "x-request-id")
-    return {name: request.headers[name] for name in names if name in request.headers}
 
 
 async def _print_prompts(target: str) -> None:

@@ -14,9 +14,10 @@ from llm.log_questions import Quoting
 from llm.messages.message import Message, PromptSection, Question, wire
 from llm.prompt.context_manager import PromptContext, PromptInput
 from llm.prompt.log_window import LogWindow, WindowStarts
-from storage.chat_log.event import Event, EventType, Place
+from storage.chat_log.event import Event, Place
 from storage.log import ChatLog
 from storage.memory.conversations import Conversations
+from tests.kit.lines import said
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] (?:<\w+> |\* \w+ |-\w+- )(.*)")
@@ -47,15 +48,8 @@ class Room:
     async def says(self, text: str, nick: str = "ada", **values: Any) -> int:
         """Log one event, a second after the previous one, and return its id."""
         self.lines += 1
-        whole: dict[str, Any] = {
-            "network": "irc",
-            "channel": self.name,
-            "type": EventType.PRIVMSG,
-            "time": NOON + timedelta(seconds=self.lines),
-            "nick": nick,
-            "text": text,
-        }
-        return await self.log.append(Event(**(whole | values)))
+        whole = {"time": NOON + timedelta(seconds=self.lines), "nick": nick, **values}
+        return await self.log.append(said(text, place=Place("irc", self.name), **whole))
 
     async def asks(
         self,
@@ -147,18 +141,10 @@ def calls(*names: str) -> list[Message]:
     return [
         step
         for number, name in enumerate(names)
+        for function in [{"name": name, "arguments": "{}"}]
+        for call in [{"id": f"call_{number}", "type": "function", "function": function}]
         for step in (
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {
-                        "id": f"call_{number}",
-                        "type": "function",
-                        "function": {"name": name, "arguments": "{}"},
-                    }
-                ],
-            },
+            {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": f"call_{number}", "content": f"result of {name}"},
         )
     ]

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from tests.kit.certificates import certificate
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.ircd import Ircd, inspircd, installed
+from tests.kit.ircd import Ircd, inspircd
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
+from tests.kit.programs import installed, running
 
 _LINKED = """\
 <module name="spanningtree">
@@ -74,29 +75,21 @@ class Services:
         command = [installed("atheme-services"), "-n", "-c", str(self.folder / "atheme.conf")]
         command += ["-D", str(self.folder), "-p", str(self.folder / "pid")]
         command += ["-l", str(self.folder / "log")]
-        with (self.folder / "output").open("wb") as sink:
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink
-            )
-        try:
-            async with irc_client(self.ircd.port, "Account") as owner:
-                await self._linked(owner)
-                await owner.say("NickServ", "REGISTER sesame t@localhost.example")
-                await owner.expect("is now registered to|is already registered")
-                yield owner
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
-
-    async def _linked(self, client: IrcClient) -> None:
-        """Wait until the server offers SASL, which it does only while services are linked."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                await client.send("CAP LS 302")
-                if "sasl=" in (await client.expect(r" CAP \S+ LS :(.*)"))[1]:
-                    return
-                await asyncio.sleep(0.1)  # polled: without cap-notify there is no announcement
+        async with (
+            running(*command, folder=self.folder),
+            irc_client(self.ircd.port, "Account") as owner,
+        ):
+            # The server offers SASL only while services are linked; without cap-notify it does not
+            # announce that.
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    await owner.send("CAP LS 302")
+                    if "sasl=" in (await owner.expect(r" CAP \S+ LS :(.*)"))[1]:
+                        break
+                    await asyncio.sleep(0.1)
+            await owner.say("NickServ", "REGISTER sesame t@localhost.example")
+            await owner.expect("is now registered to|is already registered")
+            yield owner
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,35 +42,26 @@ def missing() -> list[str]:
     return [name for name in NEEDED if shutil.which(_PROGRAMS.get(name, name), path=path) is None]
 
 
-def obstacle() -> str | None:
-    """Return the reason why programs cannot be installed here, None if they can."""
-    if shutil.which("apt-get") is None:
-        return "this system has no apt-get"
-    return None if os.geteuid() == 0 else "only root may install"
-
-
 def main() -> None:
     """Install missing programs if possible, print which tests will be skipped, fetch the model."""
     wanted = missing()
-    reason = obstacle()
-    if wanted and reason is None:
+    if shutil.which("apt-get") is None:
+        reason = "this system has no apt-get"
+    elif os.geteuid() != 0:
+        reason = "only root may install"
+    elif wanted:
         _say(f"installing {', '.join(wanted)} by apt-get ...")
-        reason = _install(wanted)
+        with _services_off():
+            updated = _run(*_APT, "update")
+            for name in wanted:  # separately: apt installs nothing if one name is unknown
+                _run(*_APT, "install", "-y", "--no-install-recommends", name)
+        reason = f"apt-get could not {'install it' if updated else 'reach its packages'}"
     for name in missing():
         _say(f"{name} is not installed ({reason}): skipping {NEEDED[name]}")
     try:
         model_store.ensure(Config({}, None, Path("data")).section(ModelSettings))
     except PullError as error:
         _say(f"tests of the real model will fail: {error}")
-
-
-def _install(names: Sequence[str]) -> str:
-    """Install packages; return the reason to report for any that is still missing."""
-    with _services_off():
-        updated = _run(*_APT, "update")
-        for name in names:  # separately: apt installs nothing if one name is unknown
-            _run(*_APT, "install", "-y", "--no-install-recommends", name)
-    return "apt-get could not install it" if updated else "apt-get could not reach its packages"
 
 
 def _run(*command: str) -> bool:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.kit.command import environment_without_settings
-from tests.kit.gone import gone
+from tests.kit.command import environment_without_settings, gone, line_with
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
@@ -48,7 +47,7 @@ class Up:
 async def terrarium_up(data: Path, **environment: str) -> AsyncIterator[Up]:
     """Run `terrarium up` on free ports; yield once it is ready.
 
-    On exit, stops it and asserts that all its descendants have ended.
+    On exit, stops it and asserts that it exits with status 0, and all its descendants have ended.
     """
     ports = {name: str(free_port()) for name in ("SERVER_PORT", "WEB_PORT", "UP_IRC_PORT")}
     settings = {**ports, **environment}
@@ -61,7 +60,7 @@ async def terrarium_up(data: Path, **environment: str) -> AsyncIterator[Up]:
     )
     descendants: list[psutil.Process] = []
     try:
-        await _ready(process)
+        await line_with(process.stdout, "ready", PATIENCE + PULLING)
         descendants = psutil.Process(process.pid).children(recursive=True)
         yield Up(
             process,
@@ -70,17 +69,11 @@ async def terrarium_up(data: Path, **environment: str) -> AsyncIterator[Up]:
             f"http://127.0.0.1:{settings['WEB_PORT']}",
             int(settings["UP_IRC_PORT"]),
         )
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+        assert await process.wait() == 0
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
         await process.wait()
         await gone(descendants)
-
-
-async def _ready(process: asyncio.subprocess.Process) -> None:
-    assert process.stdout is not None
-    async with asyncio.timeout(PATIENCE + PULLING):
-        async for line in process.stdout:
-            if line.startswith(b"ready"):
-                return
-    raise AssertionError("terrarium up ended before it was ready")

@@ -36,43 +36,16 @@ MODELS: Mapping[Kind, str] = {
 }
 WINDOW = 40960
 
-THOUGHTS: Mapping[Kind, str] = {
-    "vllm": "reasoning",
-    "sglang": "reasoning_content",
-    "llama-server": "reasoning_content",
-    "ollama": "reasoning",
-    "openrouter": "reasoning",
-    "litellm": "reasoning_content",
-}
-"""The key of the thoughts."""
+_NO_PARSER = "requires --enable-auto-tool-choice and --tool-call-parser to be set"
+_BAD = {"object": "error", "type": "BadRequestError", "param": None, "code": 400}
+_NO_JINJA = {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}
+_NO_ENDPOINT = {"message": "No endpoints found that support tool use.", "code": 404}
 
 TOOLS_REFUSED: Mapping[Kind, tuple[int, dict[str, Any]]] = {
-    "vllm": (
-        400,
-        {
-            "object": "error",
-            "message": '"auto" tool choice requires --enable-auto-tool-choice and '
-            "--tool-call-parser to be set",
-            "type": "BadRequestError",
-            "param": None,
-            "code": 400,
-        },
-    ),
-    "llama-server": (
-        500,
-        {
-            "error": {
-                "code": 500,
-                "message": "tools param requires --jinja flag",
-                "type": "server_error",
-            }
-        },
-    ),
+    "vllm": (400, {**_BAD, "message": f'"auto" tool choice {_NO_PARSER}'}),
+    "llama-server": (500, {"error": _NO_JINJA}),
     "ollama": (400, error_object("registry.ollama.ai/library/qwen3:8b does not support tools")),
-    "openrouter": (
-        404,
-        {"error": {"message": "No endpoints found that support tool use.", "code": 404}},
-    ),
+    "openrouter": (404, {"error": _NO_ENDPOINT}),
 }
 """Status and body of the answer to tools where the model or the server takes none."""
 
@@ -140,26 +113,19 @@ class UpstreamServer:
         return JSONResponse({"object": "list", "data": [card]})
 
     async def _props(self, _request: Request) -> Response:
-        return JSONResponse(
-            {
-                "default_generation_settings": {"n_ctx": WINDOW},
-                "chat_template_caps": {"supports_tool_calls": True},
-                "modalities": {"vision": False},
-            }
-        )
+        able = {
+            "chat_template_caps": {"supports_tool_calls": True},
+            "modalities": {"vision": False},
+        }
+        return JSONResponse({"default_generation_settings": {"n_ctx": WINDOW}, **able})
 
     async def _show(self, request: Request) -> Response:
         if (await request.json()).get("model") != self.model:
             return JSONResponse({"error": "model not found"}, 404)
+        model = {"general.architecture": "qwen3", "qwen3.context_length": 262_144}
+        card = {"details": {"parameter_size": "8.2B"}, "model_info": model}
         able = ["completion", "tools", "thinking"]
-        return JSONResponse(
-            {
-                "parameters": self.parameters,
-                "capabilities": able,
-                "details": {"parameter_size": "8.2B"},
-                "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 262_144},
-            }
-        )
+        return JSONResponse({"parameters": self.parameters, "capabilities": able, **card})
 
     async def _deployments(self, _request: Request) -> Response:
         facts = {"supports_function_calling": True, "supports_reasoning": True}
@@ -224,7 +190,9 @@ class UpstreamServer:
 
     def _deltas(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         said = {"role": "assistant", "content": ""}
-        thought: dict[str, Any] = {THOUGHTS[self.kind]: "hm"}
+        content = ("sglang", "llama-server", "litellm")
+        key = "reasoning_content" if self.kind in content else "reasoning"
+        thought: dict[str, Any] = {key: "hm"}
         if self.kind == "openrouter":
             thought["reasoning_details"] = [{"type": "reasoning.text", "text": "hm", "index": 0}]
         yield said | thought

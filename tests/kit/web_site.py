@@ -20,10 +20,11 @@ import httpx2
 
 from harnesses.core.tendril.status import ProcessState, report
 from harnesses.web.tendril import WebTendril
-from storage.chat_log.event import Event, EventType
+from storage.chat_log.event import Event, EventType, Place
 from storage.db.database import Database
 from storage.log import ChatLog
 from terrarium.config import Config
+from tests.kit.lines import said
 from tests.kit.patience import PATIENCE
 
 NETWORK, CHANNEL = "irc", "#ubuntu"
@@ -39,15 +40,7 @@ _ACTED = re.compile(r"=== (\S+) (.*)")
 
 def event(text: str, **values: Any) -> Event:
     """Return a message of ada in the channel with the current time; `values` override fields."""
-    whole: dict[str, Any] = {
-        "network": NETWORK,
-        "channel": CHANNEL,
-        "type": EventType.PRIVMSG,
-        "time": datetime.now(UTC),
-        "nick": "ada",
-        "text": text,
-    }
-    return Event(**(whole | values))
+    return said(text, place=Place(NETWORK, CHANNEL), **{"time": datetime.now(UTC), **values})
 
 
 def excerpt() -> list[Event]:
@@ -136,8 +129,8 @@ async def ready(data: Path, running: asyncio.Task[None]) -> str:
     begin = datetime.now(UTC)
     async with asyncio.timeout(PATIENCE):
         while not running.done():
-            said = report(data, "web")
-            if said and said.state is ProcessState.READY and said.time > begin:
-                return said.detail
+            told = report(data, "web")
+            if told and told.state is ProcessState.READY and told.time > begin:
+                return told.detail
             await asyncio.sleep(0.01)
     raise RuntimeError("the web tendril ended before it was ready")

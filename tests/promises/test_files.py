@@ -14,11 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.status import ProcessState, report
 from storage.db.database import Database
-from tests.kit.command import environment_without_settings, terrarium
+from tests.kit.command import environment_without_settings, terrarium, until_ready
 from tests.kit.ircd import embedded_ircd
-from tests.kit.patience import PATIENCE
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -33,10 +31,7 @@ async def bot(data: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process
         umask=0o022,
     )
     try:
-        async with asyncio.timeout(PATIENCE):
-            while (said := report(data, "irc")) is None or said.state is not ProcessState.READY:
-                assert process.returncode is None
-                await asyncio.sleep(0.02)  # another process announces nothing
+        await until_ready(data, "irc")
         yield process
     finally:
         if process.returncode is None:
@@ -45,20 +40,13 @@ async def bot(data: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process
 
 
 @pytest.mark.process
-async def test_all_that_is_kept_can_be_read_by_its_user_only(tmp_path: Path) -> None:
+async def test_what_is_kept_is_for_one_user_and_for_one_process(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    async with embedded_ircd() as ircd, bot(data, ircd.port):
+    async with embedded_ircd() as ircd, bot(data, ircd.port) as first:
         modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (data, *data.rglob("*"))}
-    assert {"irc.db", "irc.db-wal", "outbox.db"} <= {path.name for path in modes}
-    assert [path for path, mode in modes.items() if mode & 0o077] == []
-
-
-@pytest.mark.process
-async def test_a_second_process_of_a_tendril_on_a_folder_ends_with_one_line(
-    tmp_path: Path,
-) -> None:
-    async with embedded_ircd() as ircd, bot(tmp_path, ircd.port) as first:
-        second = await terrarium("run", "irc", "--data", ".", cwd=tmp_path, IRC_SERVER="127.0.0.1")
+        assert {"irc.db", "irc.db-wal", "outbox.db"} <= {path.name for path in modes}
+        assert [path for path, mode in modes.items() if mode & 0o077] == []
+        second = await terrarium("run", "irc", "--data", ".", cwd=data, IRC_SERVER="127.0.0.1")
         assert second.status == 78
         assert second.err.splitlines() == [
             f"terrarium: `terrarium run irc` already runs on . (process {first.pid}); stop that "
@@ -69,9 +57,7 @@ async def test_a_second_process_of_a_tendril_on_a_folder_ends_with_one_line(
 
 @pytest.mark.process
 @pytest.mark.parametrize("kind", ["newer", "letter", "torn"])
-async def test_a_file_that_cannot_be_used_ends_a_tendril_for_good_and_stays_as_it_is(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_a_file_that_cannot_be_used_stays_as_it_is(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "irc.db"
     if kind == "letter":
         path.write_text("this is a letter, and no database at all\n" * 40)
@@ -100,6 +86,7 @@ async def test_a_file_that_cannot_be_used_ends_a_tendril_for_good_and_stays_as_i
     told = [line for line in done.err.splitlines() if line.startswith("terrarium: ")]
     assert len(told) == 1
     assert "irc.db" in told[0]
+    assert ("newer Terrarium" in told[0]) is (kind == "newer")
     assert path.read_bytes() == before
 
 

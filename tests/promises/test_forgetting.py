@@ -26,25 +26,27 @@ from tests.harnesses.core.tendril.test_base import small
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
 from tests.kit.clock import ManualClock
 from tests.kit.command import terrarium
-from tests.kit.forgetting import NOON, TRACES, Fault, fill, forget_in_child, leftovers, turn
+from tests.kit.data_files import files_with
+from tests.kit.forgetting import TRACES, Fault, fill, forget_in_child, leftovers, turn
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
+from tests.kit.lines import NOON
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import until
 
 NICK, WORD = "zoequux", "xyzzyplughplover"
 
 
-async def told(client: IrcClient, words: str) -> str:
-    """Say `words` and return the notice that comes back."""
-    await client.say(ROOM, words)
-    return (await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(?:\[\S+\] )?(.*)$"))[1]
-
-
 async def forget_me(client: IrcClient) -> str:
     """Ask to be forgotten, and confirm; return what is said then."""
-    return await told(client, f".forget me {(await told(client, '.forget me')).split()[-1]}")
+    return await client.told(f".forget me {(await client.told('.forget me')).split()[-1]}")
+
+
+async def is_finished(data: Path) -> bool:
+    """Return True if nothing is left to be forgotten."""
+    async with Database.open(data / "irc.db") as database:
+        return not await PendingErasures(database).list_all()
 
 
 async def quote_in(path: Path, log: ChatLog) -> None:
@@ -56,83 +58,64 @@ async def quote_in(path: Path, log: ChatLog) -> None:
         await Conversations(database).add("browser/1", asking)
 
 
-async def finished(data: Path) -> None:
-    """Wait until nothing is left to be forgotten; another connection to the file has no event."""
-    async with asyncio.timeout(PATIENCE), Database.open(data / "irc.db") as database:
-        while await PendingErasures(database).list_all():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-
-
-def found_in(data: Path) -> set[str]:
-    """The files with anything of the person."""
-    traces = (NICK.encode(), WORD.encode())
-    files = [path for path in data.rglob("*") if path.is_file()]
-    return {path.name for path in files if any(trace in path.read_bytes() for trace in traces)}
-
-
-async def test_a_forgetting_that_cannot_be_finished_says_so_and_goes_on_at_the_next_start(
-    tmp_path: Path,
-) -> None:
+async def test_a_forgetting_that_is_not_finished_goes_on_at_the_next_start(tmp_path: Path) -> None:
     async with embedded_ircd() as ircd:
         config = irc_config(tmp_path, ircd.port, NOBODY)
         async with irc_tendril(config) as tendril, irc_client(ircd.port, NICK) as zoe:
             await zoe.join(ROOM)
             await zoe.say(ROOM, f"my word is {WORD}")
-            await told(zoe, ".stop")  # so that the line before is logged
+            await zoe.told(".stop")  # so that the line before is logged
             await quote_in(tmp_path / "web.db", tendril.services.log)
             with closing(connect(tmp_path / "web.db", isolation_level=None)) as busy:
                 busy.execute("BEGIN IMMEDIATE")
                 answer = await forget_me(zoe)
                 assert answer.startswith("Not finished: ")
                 assert "I go on with it by myself" in answer
-                again = await told(zoe, ".forget me")
+                again = await zoe.told(".forget me")
                 assert again.startswith("There is nothing more in the log that I know to be yours.")
                 assert "I go on with it by myself" in again
                 busy.execute("ROLLBACK")
-        assert "web.db" in found_in(tmp_path)
+        assert "web.db" in files_with(tmp_path, NICK, WORD)
         async with irc_tendril(config):
-            await finished(tmp_path)
-    assert "web.db" not in found_in(tmp_path)
+            await until(lambda: is_finished(tmp_path))
+    assert "web.db" not in files_with(tmp_path, NICK, WORD)
     with closing(connect(tmp_path / "irc.db")) as file:
         assert file.execute("SELECT count(*) FROM erasures").fetchone() == (0,)
         audit = file.execute("SELECT actor, action, target FROM audit").fetchall()
     assert [row[:2] for row in audit] == [("", "forget")]
 
 
-async def test_where_not_even_the_beginning_can_be_written_nothing_is_removed_and_it_says_so(
-    tmp_path: Path,
-) -> None:
+async def test_a_forgetting_that_cannot_be_recorded_removes_nothing(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         await alice.say(ROOM, WORD)
-        await alice.say(ROOM, ".ping")
-        await alice.expect("pong")
+        await alice.ping()
         log = tendril.services.log
         await log.flush()
         # So many that their ids do not fit into the free part of a page.
         (line,) = await log.find(Query(scope=EVERYTHING, types=SPOKEN, nick="alice", limit=1))
         await log.add([line] * 1_000)
-        word = (await told(alice, ".forget me")).split()[-1]
+        word = (await alice.told(".forget me")).split()[-1]
         database = tendril.database
         await database.execute_outside_transaction("PRAGMA max_page_count = 1")  # as it is now
-        answer = await told(alice, f".forget me {word}")
+        answer = await alice.told(f".forget me {word}")
         assert answer.startswith("Nothing is removed yet, as I cannot write to the disk.")
-        assert "1,003 events are yours" in await told(alice, ".forget me")
+        assert "1,003 events are yours" in await alice.told(".forget me")
         await database.execute_outside_transaction("PRAGMA max_page_count = 1000000")
         assert (await forget_me(alice)).startswith("Forgotten: 1,003 events of yours")
-        assert found_in(tmp_path) == set()
+        assert files_with(tmp_path, NICK, WORD) == []
 
 
 async def test_asking_again_finishes_what_was_not_finished(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         await alice.say(ROOM, f"my word is {WORD}")
-        await told(alice, ".stop")  # so that the line before is logged
+        await alice.told(".stop")  # so that the line before is logged
         await quote_in(tmp_path / "web.db", tendril.services.log)
         with closing(connect(tmp_path / "web.db", isolation_level=None)) as busy:
             busy.execute("BEGIN IMMEDIATE")
             assert (await forget_me(alice)).startswith("Not finished: ")
             busy.execute("ROLLBACK")
-        assert "nothing that I know to be yours" in await told(alice, ".forget me")
-        assert found_in(tmp_path) == set()
+        assert "nothing that I know to be yours" in await alice.told(".forget me")
+        assert files_with(tmp_path, NICK, WORD) == []
 
 
 async def test_what_the_bot_told_a_person_in_private_is_forgotten_with_them(tmp_path: Path) -> None:
@@ -142,11 +125,11 @@ async def test_what_the_bot_told_a_person_in_private_is_forgotten_with_them(tmp_
         irc_client(ircd.port, NICK) as zoe,
     ):
         await zoe.join(ROOM)
-        assert (await told(zoe, ".stop")).startswith("There is nothing to stop")
+        assert (await zoe.told(".stop")).startswith("There is nothing to stop")
         await tendril.services.log.flush()
-        assert found_in(tmp_path) != set()
+        assert files_with(tmp_path, NICK, WORD) != []
         assert (await forget_me(zoe)).startswith("Forgotten: ")
-        assert found_in(tmp_path) == set()
+        assert files_with(tmp_path, NICK, WORD) == []
 
 
 @pytest.mark.slow
@@ -156,7 +139,7 @@ async def test_every_tendril_goes_on_with_a_forgetting_when_it_starts(tmp_path: 
     fault = Fault(longest_file=(tmp_path / "irc.db").stat().st_size // 2)
     assert await asyncio.to_thread(forget_in_child, tmp_path, fault) == "not finished"
     async with ScriptedOpenAI() as script, small(tmp_path, script.url):
-        await finished(tmp_path)
+        await until(lambda: is_finished(tmp_path))
     assert leftovers(tmp_path) == []
 
 
@@ -185,9 +168,7 @@ class ForgottenMeanwhile(Memories):
         return await super().latest(room, layer, limit)
 
 
-async def test_what_is_forgotten_while_a_prompt_is_made_is_in_none_that_follows(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_forgotten_while_a_prompt_is_made_is_in_no_later_one(tmp_path: Path) -> None:
     async with (
         Database.open(tmp_path / "irc.db") as database,
         AgentClient.open(AgentSettings()) as client,

@@ -11,6 +11,7 @@ from llm.memory.room import RoomMemory
 from llm.messages.message import Question
 from terrarium import Identity
 from tests.kit.clock import ManualClock
+from tests.kit.data_files import files_with
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.room_tendril import ADA, BOB, TEA, room_tendril, rooms_config
 
@@ -18,18 +19,7 @@ SECRET = "swordfish"
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-def files_with(folder: Path, word: str) -> list[str]:
-    """The files below a folder that have the word in them."""
-    return sorted(
-        path.name
-        for path in folder.rglob("*")
-        if path.is_file() and word.encode() in path.read_bytes()
-    )
-
-
-async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file_of_any_tendril(
-    tmp_path: Path,
-) -> None:
+async def test_no_byte_of_a_forgotten_person_is_in_any_tendrils_file(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         async with room_tendril(rooms_config(tmp_path, script.url)) as tendril:
             script.say(f"Your word is {SECRET}.")
@@ -55,9 +45,7 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file_of_any_tendr
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_of_whoever_opts_out_nothing_is_kept_and_nobody_else_takes_it_back(
-    tmp_path: Path,
-) -> None:
+async def test_nothing_is_kept_of_whoever_opts_out_until_they_opt_in(tmp_path: Path) -> None:
     async with room_tendril(rooms_config(tmp_path)) as tendril:
         await tendril.privacy.opt_out(ADA)
         assert not (await tendril.hear(TEA, ADA, "not kept")).is_logged
@@ -69,9 +57,7 @@ async def test_of_whoever_opts_out_nothing_is_kept_and_nobody_else_takes_it_back
         assert [event.text for event in await tendril.log.recent(TEA)] == ["kept again"]
 
 
-async def test_a_forgetting_is_confirmed_by_the_one_who_wants_it_once_and_in_time(
-    tmp_path: Path,
-) -> None:
+async def test_a_forgetting_is_confirmed_by_its_person_once_and_in_time(tmp_path: Path) -> None:
     clock = ManualClock(NOW)
     async with room_tendril(rooms_config(tmp_path), clock) as tendril:
         privacy = tendril.privacy

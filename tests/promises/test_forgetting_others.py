@@ -12,10 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection, ProgrammingError
 from types import FrameType
+from typing import Any
 
 import pytest
 
-from storage.chat_log.event import Event, EventType
+from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.privacy.erasure import Forgotten, Person, forget
@@ -23,8 +24,8 @@ from tests.harnesses.irc.commands.test_registry import NOBODY
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
-from tests.kit.others import NOON, fill_others, guesses, rows_of
-from tests.promises.test_forgetting import told
+from tests.kit.lines import NOON, said
+from tests.kit.others import fill_others, guesses, rows_of
 
 MALLORY = Person("irc", "mallory", "mallory", "127.0.0.1", None)
 RIGHT = list(dict.fromkeys(guesses()))[:100]
@@ -61,19 +62,9 @@ async def forget_after(
 ) -> tuple[Forgotten, Counter[str]]:
     """Say texts on a channel, as Mallory, and forget him; return the result and the statements
     that it took."""
-    lines = [
-        Event(
-            network="irc",
-            channel=ROOM,
-            type=EventType.PRIVMSG,
-            time=NOON.replace(year=year),
-            nick=MALLORY.nick,
-            user=MALLORY.user,
-            host=MALLORY.host,
-            text=text,
-        )
-        for text in texts
-    ]
+    his: dict[str, Any] = {"nick": MALLORY.nick, "user": MALLORY.user, "host": MALLORY.host}
+    his |= {"place": Place("irc", ROOM), "time": NOON.replace(year=year)}
+    lines = [said(text, **his) for text in texts]
     with statements() as run:
         async with Database.open(data / "irc.db") as database:
             log = ChatLog(database)
@@ -83,35 +74,34 @@ async def forget_after(
 
 
 @pytest.mark.slow
-async def test_whoever_guesses_words_of_others_and_is_forgotten_learns_and_removes_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_whoever_guesses_words_of_others_learns_and_removes_nothing(tmp_path: Path) -> None:
     await fill_others(tmp_path)
     before = rows_of(tmp_path)
     replies: set[str] = set()
+    guessed, size = (*RIGHT, *WRONG, *EVERYDAY), len(EVERYDAY)
+    groups = [guessed[at : at + size] for at in range(0, len(guessed), size)]
     tables = {"irc": {"channel_per_minute": 10_000}, "agent": {"trace_days": 0}}
     async with (
         embedded_ircd() as ircd,
         irc_tendril(irc_config(tmp_path, ircd.port, NOBODY, **tables)),
     ):
-        for number, words in enumerate((*RIGHT, *WRONG, *EVERYDAY)):
+        for number, group in enumerate(groups):
             # Each time somebody else, as the bot ignores whoever is so quick so often.
             async with irc_client(ircd.port, f"mallory{number:03}") as mallory:
                 await mallory.join(ROOM)
-                await mallory.say(ROOM, words)
-                asked = await told(mallory, ".forget me")
-                done = await told(mallory, f".forget me {asked.split()[-1]}")
+                for words in group:
+                    await mallory.say(ROOM, words)
+                asked = await mallory.told(".forget me")
+                done = await mallory.told(f".forget me {asked.split()[-1]}")
                 replies.add(f"{asked.replace(mallory.nick, 'NICK')[:-6]} {done}")
     assert len(RIGHT) == len(WRONG) == 100
     (reply,) = replies
-    assert "2 events are yours, and 0 reminders" in reply  # one is the JOIN
-    assert "Forgotten: 2 events of yours, with what I answered to them" in reply
+    assert "5 events are yours, and 0 reminders" in reply  # one is the JOIN
+    assert "Forgotten: 5 events of yours, with what I answered to them" in reply
     assert before <= rows_of(tmp_path)
 
 
-async def test_a_forgetting_takes_as_much_work_whether_words_of_others_are_guessed_or_not(
-    tmp_path: Path,
-) -> None:
+async def test_a_forgetting_takes_as_much_work_after_right_guesses(tmp_path: Path) -> None:
     await fill_others(tmp_path / "whole")
     before = rows_of(tmp_path / "whole")
     for right, wrong in list(zip(RIGHT, WRONG, strict=True))[::10]:
@@ -128,9 +118,7 @@ async def test_a_forgetting_takes_as_much_work_whether_words_of_others_are_guess
         assert sum(work[0].values()) > 50
 
 
-async def test_everyday_sentences_said_before_others_said_the_same_remove_nothing_of_theirs(
-    tmp_path: Path,
-) -> None:
+async def test_everyday_sentences_remove_nothing_of_others(tmp_path: Path) -> None:
     await fill_others(tmp_path)
     before = rows_of(tmp_path)
     gone, _ = await forget_after(tmp_path, *EVERYDAY, year=NOON.year - 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,11 +14,12 @@ from storage.chat_log.event import EVERYTHING, Place
 from storage.db.database import Database
 from storage.log import Query
 from storage.queues.outbox import Outbox
-from tests.kit.data_files import outbox_path
+from tests.kit.data_files import files_with, outbox_path
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, conversation_with, irc_config, irc_tendril, kept_turns
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import until
 from tests.kit.web_site import web_site
 from tests.promises.test_forgetting import forget_me
 
@@ -47,11 +47,6 @@ async def a_channel(
         yield zoe, bob, tendril, script
 
 
-async def ask(client: IrcClient, words: str) -> str:
-    await client.say(ROOM, words)
-    return (await client.expect(rf":Terra!\S+ PRIVMSG {ROOM} :{client.nick}: (.*)$"))[1]
-
-
 async def left(tendril: IrcTendril) -> tuple[list[str], list[str]]:
     """Return the lines in the log, and the questions of bob that memory has."""
     await tendril.services.log.flush()
@@ -59,10 +54,6 @@ async def left(tendril: IrcTendril) -> tuple[list[str], list[str]]:
     turns = await kept_turns(tendril, conversation_with("bob"))
     lines = [event.text for event in found if event.text]
     return lines, [str(turn.messages[0]["content"]) for turn in turns]
-
-
-def files_with(data: Path, text: str) -> list[str]:
-    return [path.name for path in data.glob("*.db*") if text.encode() in path.read_bytes()]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +64,7 @@ def files_with(data: Path, text: str) -> list[str]:
         ("links", "which link did zoe post?"),
     ],
 )
-async def test_a_line_that_code_has_quoted_as_a_fact_goes_with_who_said_it(
+async def test_a_quoted_line_goes_with_who_said_it(
     kind: str, question: str, tmp_path: Path
 ) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, script):
@@ -90,15 +81,13 @@ async def test_a_line_that_code_has_quoted_as_a_fact_goes_with_who_said_it(
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_an_answer_that_repeats_what_the_model_was_shown_goes_and_another_stays(
-    tmp_path: Path,
-) -> None:
+async def test_an_answer_that_repeats_a_line_goes_and_another_stays(tmp_path: Path) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, script):
         script.say(PLAIN).say(RETOLD).say(f"As I said, {RETOLD}")
-        assert await ask(bob, ".terrarium where do frogs sleep?") == PLAIN
-        assert await ask(bob, ".terrarium where is the key?") == RETOLD
+        assert await bob.ask(".terrarium where do frogs sleep?") == PLAIN
+        assert await bob.ask(".terrarium where is the key?") == RETOLD
         # Only the earlier answer has it, which is a turn of the same conversation.
-        assert await ask(bob, ".terrarium say that again") == f"As I said, {RETOLD}"
+        assert await bob.ask(".terrarium say that again") == f"As I said, {RETOLD}"
         assert len((await left(tendril))[1]) == 3
         assert await forget_me(zoe) == (
             "Forgotten: 2 events of yours, with what I answered to them and what I quoted of them."
@@ -111,15 +100,13 @@ async def test_an_answer_that_repeats_what_the_model_was_shown_goes_and_another_
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_a_turn_in_which_only_the_model_thinks_of_a_line_goes_and_its_answer_stays(
-    tmp_path: Path,
-) -> None:
+async def test_a_turn_that_only_thinks_of_a_line_goes_its_answer_stays(tmp_path: Path) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, script):
         script.answer(Answer("Ask zoe for it.", reasoning=RETOLD))
         script.call("recall", {"key": RETOLD}).say("I do not remember.").say(PLAIN)
-        assert await ask(bob, ".terrarium where is the key?") == "Ask zoe for it."
-        assert await ask(bob, ".terrarium do you remember it?") == "I do not remember."
-        assert await ask(bob, ".terrarium where do frogs sleep?") == PLAIN
+        assert await bob.ask(".terrarium where is the key?") == "Ask zoe for it."
+        assert await bob.ask(".terrarium do you remember it?") == "I do not remember."
+        assert await bob.ask(".terrarium where do frogs sleep?") == PLAIN
         assert files_with(tmp_path, RETOLD)
         await forget_me(zoe)
         lines, questions = await left(tendril)
@@ -128,9 +115,7 @@ async def test_a_turn_in_which_only_the_model_thinks_of_a_line_goes_and_its_answ
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_a_turn_whose_tool_has_found_a_line_goes_and_its_answer_without_the_line_stays(
-    tmp_path: Path,
-) -> None:
+async def test_a_turn_whose_tool_found_a_line_goes_its_answer_stays(tmp_path: Path) -> None:
     async with a_channel(tmp_path, agent={"max_context_messages": 0}) as (
         zoe,
         bob,
@@ -139,8 +124,8 @@ async def test_a_turn_whose_tool_has_found_a_line_goes_and_its_answer_without_th
     ):
         script.call("search_log", {"query": "key shed"}).say("Ask zoe for the key.")
         script.say(PLAIN)
-        assert await ask(bob, ".terrarium who knows about it?") == "Ask zoe for the key."
-        assert await ask(bob, ".terrarium where do frogs sleep?") == PLAIN
+        assert await bob.ask(".terrarium who knows about it?") == "Ask zoe for the key."
+        assert await bob.ask(".terrarium where do frogs sleep?") == PLAIN
         assert SECRET in str(script.requests)
         await forget_me(zoe)
         lines, questions = await left(tendril)
@@ -149,29 +134,25 @@ async def test_a_turn_whose_tool_has_found_a_line_goes_and_its_answer_without_th
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_a_long_answer_and_a_line_that_was_said_before_its_end_go_too(
-    tmp_path: Path,
-) -> None:
+async def test_a_long_answer_and_a_line_that_was_said_before_its_end_go_too(tmp_path: Path) -> None:
     many = "\n".join([RETOLD, *(f"{number}: {RETOLD}" for number in range(8))])
     async with a_channel(tmp_path, irc={"stream_after": 0}) as (zoe, bob, tendril, script):
         script.say(many)
-        assert await ask(bob, ".terrarium where is the key?") == RETOLD
+        assert await bob.ask(".terrarium where is the key?") == RETOLD
         await bob.expect(r"more lines: \.more\)")
-        assert SECRET in await ask(bob, ".more")
+        assert SECRET in await bob.ask(".more")
         assert await tendril.database.fetch_all("SELECT 1 FROM pastes")
         await forget_me(zoe)
         assert not [line for line in (await left(tendril))[0] if SECRET in line]
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_a_text_that_the_model_has_put_behind_a_link_goes_with_whom_it_quotes(
-    tmp_path: Path,
-) -> None:
+async def test_a_text_behind_a_link_goes_with_whom_it_quotes(tmp_path: Path) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, script), web_site(tmp_path):
         script.call("paste", {"text": RETOLD}).say("It is behind the link.")
         script.call("paste", {"text": PLAIN}).say("That too.")
-        await ask(bob, ".terrarium where is the key?")
-        await ask(bob, ".terrarium where do frogs sleep?")
+        await bob.ask(".terrarium where is the key?")
+        await bob.ask(".terrarium where do frogs sleep?")
         pastes = "SELECT text FROM pastes ORDER BY time"
         kept = await tendril.database.fetch_all(pastes)
         assert [row["text"] for row in kept] == [RETOLD, PLAIN]
@@ -183,8 +164,8 @@ async def test_a_text_that_the_model_has_put_behind_a_link_goes_with_whom_it_quo
 async def test_lines_that_a_search_has_found_go_with_whom_they_quote(tmp_path: Path) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, _):
         await bob.say(ROOM, "nobody goes to the pond in winter")
-        assert SECRET in await ask(bob, ".search shed")
-        assert "in winter" in await ask(bob, ".search winter")
+        assert SECRET in await bob.ask(".search shed")
+        assert "in winter" in await bob.ask(".search winter")
         await forget_me(zoe)
         lines, _ = await left(tendril)
         (found,) = [line for line in lines if line.startswith("bob: [")]
@@ -192,14 +173,12 @@ async def test_lines_that_a_search_has_found_go_with_whom_they_quote(tmp_path: P
         assert files_with(tmp_path, SECRET) == []
 
 
-async def test_a_message_of_another_tendril_goes_with_whom_it_quotes_said_or_not(
-    tmp_path: Path,
-) -> None:
+async def test_a_message_of_another_tendril_goes_with_whom_it_quotes(tmp_path: Path) -> None:
     async with (
         a_channel(tmp_path) as (zoe, bob, tendril, _),
         Database.open(outbox_path(tmp_path)) as database,
     ):
-        await ask(bob, ".ping")
+        await bob.ping()
         await tendril.services.log.flush()
         lines = await tendril.services.log.find(Query(scope=EVERYTHING, nick="zoe"))
         quotes = [line.id for line in lines if line.text]
@@ -209,9 +188,11 @@ async def test_a_message_of_another_tendril_goes_with_whom_it_quotes_said_or_not
             await outbox.put(place, Place("irc", place), text, quotes=quotes)
         await outbox.put("other", Place("irc", ROOM), PLAIN)
         await bob.expect(PLAIN)
-        async with asyncio.timeout(60):
-            while len(await outbox.list_unsent()) > 1:  # noqa: ASYNC110 - noted after it was said
-                await asyncio.sleep(0.05)
+
+        async def is_noted() -> bool:  # after it was said
+            return len(await outbox.list_unsent()) == 1
+
+        await until(is_noted)
         await forget_me(zoe)
         assert await outbox.list_unsent() == []
         found, _ = await left(tendril)

@@ -312,9 +312,7 @@ async def test_what_the_asker_wants_is_done_on_the_same_day(tmp_path: Path) -> N
         assert all("?" not in each for each in read), "nothing is put into an address"
 
 
-async def test_what_a_tool_repeats_of_the_models_words_is_no_address_from_the_log(
-    tmp_path: Path,
-) -> None:
+async def test_what_a_tool_repeats_of_the_model_is_no_address_of_the_log(tmp_path: Path) -> None:
     async with hostile_day(tmp_path) as day:
         secret = [f"http://leak.example/?d=stretch{number}" for number in range(2)]
         day.script.calls(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from storage.chat_log.event import EVERYTHING, Event, EventType
+from storage.chat_log.event import EVERYTHING
 from storage.db.address import Address
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -15,17 +14,11 @@ from storage.memory.conversations import Conversations
 from storage.privacy.erasure import NamedPerson, forget, resume_erasures
 from storage.transfer import copy_store
 from tests.kit.forgetting import turn
+from tests.kit.lines import said
 from tests.kit.postgres import PostgresStores
 from tests.kit.stores import SqliteStores, Stores
 
 SECRET = "xyzzyplughplover"
-
-
-def said(text: str, nick: str) -> Event:
-    time = datetime(2026, 5, 1, 12, tzinfo=UTC)
-    return Event(
-        network="irc", channel="#c", type=EventType.PRIVMSG, time=time, nick=nick, text=text
-    )
 
 
 async def move(source: Address, target: Address) -> None:
@@ -34,16 +27,14 @@ async def move(source: Address, target: Address) -> None:
 
 
 @pytest.mark.parametrize("into_postgres", [True, False], ids=["into postgres", "into files"])
-async def test_a_forgetting_that_is_moved_before_it_is_finished_is_finished_in_the_new_place(
-    tmp_path: Path, into_postgres: bool
-) -> None:
+async def test_a_moved_forgetting_is_finished_there(tmp_path: Path, into_postgres: bool) -> None:
     files: Stores = SqliteStores(tmp_path)
     schemas: Stores = PostgresStores(tmp_path)
     source, target = (files, schemas) if into_postgres else (schemas, files)
     quoted = f"[2026-05-01 12:03:00] <ada> {SECRET} frobnicate number 3"
     async with Database.open(source("irc")) as here, Database.open(source("web")) as web:
         log = ChatLog(here)
-        await log.add([said(f"{SECRET} frobnicate number {number}", "ada") for number in range(9)])
+        await log.add([said(f"{SECRET} frobnicate number {number}") for number in range(9)])
         line = (await log.find(Query(scope=EVERYTHING, limit=1)))[0].id
         await Conversations(web).add("browser/1", turn(line, "who was it?", quoted, "Ada."))
         async with web.exclusive():  # so that nobody else can write there

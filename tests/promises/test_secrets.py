@@ -1,4 +1,4 @@
-"""Keys and tokens that people choose cannot be guessed, and go to nobody else: SECURITY.md."""
+"""Keys and tokens cannot be guessed, go to nobody else, and guard everything: SECURITY.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from starlette.types import Message
+from starlette.websockets import WebSocket
 
+from agent_server.app import create_app
 from agent_server.settings.server import ServerSettings
 from harnesses.web.settings import WebSettings
 from terrarium.config import Config, ConfigError
@@ -29,9 +32,7 @@ def config(table: str, **values: Any) -> Config:
 @pytest.mark.parametrize(
     "secrets", [{"admin_key": SHORT}, {"keys": {"irc": SHORT}}, {"keys": {"irc": LONG, "web": "a"}}]
 )
-def test_no_key_that_can_be_guessed_opens_a_server_that_others_reach(
-    secrets: dict[str, Any],
-) -> None:
+def test_no_key_that_can_be_guessed_opens_a_reachable_server(secrets: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="fewer than 8 characters") as refused:
         config("server", host="0.0.0.0", **secrets).section(ServerSettings).require_key()
     assert SHORT not in str(refused.value)
@@ -40,9 +41,7 @@ def test_no_key_that_can_be_guessed_opens_a_server_that_others_reach(
 
 
 @pytest.mark.parametrize("reached", [{"host": "0.0.0.0"}, {"public_url": "https://logs.example"}])
-def test_no_token_that_can_be_guessed_opens_pages_that_others_reach(
-    reached: dict[str, Any],
-) -> None:
+def test_no_token_that_can_be_guessed_opens_reachable_pages(reached: dict[str, Any]) -> None:
     guests = {"token": SHORT, "channels": ["irc/#open"]}
     for secrets in ({"token": SHORT}, {"token": LONG, "tokens": {"guests": guests}}):
         with pytest.raises(ConfigError, match="fewer than 8 characters") as refused:
@@ -91,3 +90,24 @@ async def test_a_tendril_that_runs_without_up_never_sends_the_key_of_the_admin(
         async with begun("run", "web", cwd=tmp_path, **settings):
             async with asyncio.timeout(PATIENCE):
                 assert await asked.get() == (sent and f"Bearer key of the {sent}")
+
+
+async def test_no_websocket_gets_past_the_keys_of_the_agent_server(tmp_path: Path) -> None:
+    server, model = {"admin_key": "a key of the admin"}, {"upstream": "http://127.0.0.1:9"}
+    app = create_app(Config({"server": server, "model": model}, None, tmp_path))
+    sent: list[Message] = []
+
+    async def accept(socket: WebSocket) -> None:
+        await socket.accept()
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    app.add_api_websocket_route("/echo", accept)
+    headers = [(b"authorization", b"Bearer a key of the admin")]
+    scope = {"type": "websocket", "path": "/echo", "headers": headers, "query_string": b""}
+    await app(scope, receive, send)
+    assert [message["type"] for message in sent] == ["websocket.close"]

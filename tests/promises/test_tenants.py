@@ -128,12 +128,12 @@ def _cached_counts(answer: httpx2.Response) -> list[int]:
 
 
 @pytest.mark.slow
-async def test_no_run_of_words_in_the_middle_is_told_to_another_key(
+async def test_no_words_in_the_middle_are_told_another_key(
     model_file: Path, tmp_path: Path
 ) -> None:
     # llama.cpp keeps runs of 64 tokens in the middle of what its slot holds, where words before
     # them were left out.
-    run = "\n".join(f"<bob> this is line {number} of what we say here" for number in range(12))
+    run = "\n".join(f"<bob> this is line {number} of what we say here" for number in range(8))
     model = {"path": str(model_file), "context": 1024, "slots": 1, **QUIET}
     async with keys(model, tmp_path) as (http, ada, mallory, _):
         await cached(http, ada, f"Be{' very' * 14} kind.", run)
@@ -147,9 +147,7 @@ async def test_no_run_of_words_in_the_middle_is_told_to_another_key(
 
 
 @pytest.mark.slow
-async def test_without_a_key_nothing_is_told_of_what_tendrils_have_sent(
-    model_file: Path, tmp_path: Path
-) -> None:
+async def test_without_a_key_nothing_of_tendrils_is_told(model_file: Path, tmp_path: Path) -> None:
     model = {"path": str(model_file), "context": 512, "slots": 1, **QUIET}
     text = SENTENCE.format("Remember", SECRET)
     async with key_table(tmp_path) as table:

@@ -27,7 +27,7 @@ from tests.kit.agent_server import (
     unready_server,
     until_ready,
 )
-from tests.kit.gone import gone
+from tests.kit.command import gone
 from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import until_metric
 

@@ -30,8 +30,7 @@ from storage.runs.reader import newest_runs
 from storage.usage.api_keys import Key, Keys
 from storage.usage.usage import UsageTable
 from terrarium.config import Config
-from tests.kit.command import begun
-from tests.kit.gone import gone
+from tests.kit.command import begun, gone
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port

@@ -18,8 +18,7 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 
 from tests.kit.asking_clients import asking_clients
-from tests.kit.command import environment_without_settings
-from tests.kit.gone import gone
+from tests.kit.command import environment_without_settings, gone
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 from tests.kit.ray_cluster import STARTING, require_ray, until_serving

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.tendril.turns import RESTARTED
-from tests.acceptance.test_both_databases import up
 from tests.kit.command import begun
 from tests.kit.irc_client import irc_client
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.terrarium import terrarium_up
 
 pytestmark = pytest.mark.process
 ASKING = ".terrarium tell me a story about toads"
@@ -47,7 +47,7 @@ async def test_a_question_is_answered_and_another_refused_before_we_quit(tmp_pat
 async def test_everything_stops_in_an_order_in_which_answers_still_arrive(tmp_path: Path) -> None:
     async with (
         ScriptedOpenAI() as script,
-        up(tmp_path, script, {}) as bot,
+        terrarium_up(tmp_path, MODEL_UPSTREAM=script.url) as bot,
         irc_client(bot.irc_port, "ada") as ada,
     ):
         await ada.join("#terrarium")

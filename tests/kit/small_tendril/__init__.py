@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, ClassVar
 
 from harnesses.core.tendril.base import Tendril
@@ -32,7 +31,7 @@ class SmallTendril(Tendril):
         """Answer the files into NAME.answer, then wait until cancelled."""
         self.status.ready("answering files")
         self.is_ready.set()
-        for path in _asked(self.config.data):
+        for path in sorted(self.config.data.glob("*.ask")):
             result = await self.ask(path.read_text(), conversation=path.stem)
             path.with_suffix(".answer").write_text(result.text)
         await asyncio.Event().wait()
@@ -66,7 +65,3 @@ class SmallTendril(Tendril):
     async def cups(self) -> int:
         """Count the cups."""
         return 7
-
-
-def _asked(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.ask"))

@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from llm.tools.toolbox import Toolbox
-from tests.kit.mcp_servers import call, connected, names, until
-from tests.kit.patience import PATIENCE
+from tests.kit.mcp_servers import call, connected, names
+from tests.kit.patience import PATIENCE, until
 from tests.kit.serving import serving
 from tests.kit.web_site import event, web_site
 

@@ -16,8 +16,8 @@ from llm.mcp.servers import McpServers
 from llm.tools.consent import Asker
 from llm.tools.toolbox import Toolbox, tool
 from terrarium.config import ConfigError
-from tests.kit.mcp_servers import call, configured, connected, names, until
-from tests.kit.patience import PATIENCE
+from tests.kit.mcp_servers import call, configured, connected, names
+from tests.kit.patience import PATIENCE, until
 
 pytestmark = pytest.mark.process
 

@@ -18,8 +18,7 @@ import psutil
 import pytest
 
 from harnesses.core.tendril.status import report
-from tests.kit.command import begun, line_with, terrarium
-from tests.kit.gone import gone
+from tests.kit.command import begun, gone, line_with, terrarium
 from tests.kit.irc_client import irc_client
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
