@@ -40,6 +40,7 @@ _MAX_SEMANTIC = 6  # lines near in meaning
 _MIN_SHARE, _MIN_SHARE_OF_SOME = 0.5, 0.25
 _NOTE_LENGTH = 200  # characters that are kept free for headings and notes
 _SHORTEST_LINE = 30  # characters
+_PRIVATE = "(private)"  # the name of a private conversation
 _DAY = timedelta(days=1)
 _RECENT_LINES = 500  # lines in which recent speakers are looked for
 
@@ -357,6 +358,10 @@ class LogTools:
         if (name := ChannelName.parse(text)) is None:
             return None
         known = [each.place for each in await self.log.read(statistics.channels, self.scope)]
+        if text == _PRIVATE:
+            rooms = [place for place in known if self._name(place) == _PRIVATE]
+            if len(rooms) == 1:
+                return ChannelName(rooms[0].network, rooms[0].channel)
         for found in (name, replace(name, channel=f"#{name.channel}")):
             named = (
                 place.channel.casefold() == found.channel.casefold()
@@ -416,7 +421,7 @@ class LogTools:
     def _name(self, place: Place) -> str:
         """Return the name of a place as `channel` takes it."""
         if not ChannelName(None, place.channel).is_channel:
-            return "(private)"
+            return _PRIVATE
         networks = {each.network for each in self.scope.places or ()}
         return escape_tags(place.channel if len(networks) == 1 else str(place))
 

@@ -191,6 +191,19 @@ async def test_the_sign_of_a_channel_may_be_left_out(log: ChatLog) -> None:
     assert await search(log, "greenhouse", channel="pond") == await search(log, "greenhouse")
 
 
+async def test_the_private_conversation_is_found_by_the_name_that_it_has_in_results(
+    log: ChatLog,
+) -> None:
+    await log.add([said(6, "ada", "where is the greenhouse key?", "ada")])
+    tools = LogTools(log=log, scope=Scope.from_places(Place("irc", "ada"), POND))
+    line = "(private) [2026-03-01 12:06:00] <ada> where is the greenhouse key?"
+    assert await call(tools, "read_log", channel="(private)") == [line]
+    found = await call(tools, "search_log", query="greenhouse", channel="(private)")
+    assert found == ["1 line with greenhouse", line]
+    with pytest.raises(ToolError, match="there is none of this name"):
+        await search(log, "key", channel="(private)")
+
+
 async def test_each_line_has_its_link_where_there_are_pages(log: ChatLog) -> None:
     tools = LogTools(log=log, scope=HERE, link=lambda event: f"http://logs/line/{event.id}")
     [_, line] = await call(tools, "search_log", query="pump")
