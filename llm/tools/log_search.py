@@ -41,6 +41,7 @@ _MAX_SEMANTIC = 6  # lines near in meaning
 _MIN_SHARE, _MIN_SHARE_OF_SOME = 0.5, 0.25
 _NOTE_LENGTH = 200  # characters that are kept free for headings and notes
 _SHORTEST_LINE = 30  # characters
+_PRIVATE = "(private)"  # the name of a private conversation
 _DAY = timedelta(days=1)
 _RECENT_LINES = 500  # lines in which recent speakers are looked for
 
@@ -331,8 +332,11 @@ class LogTools:
         named = ChannelName.parse(channel)
         if named:
             known = [each.place for each in await self.log.read(statistics.channels, self.scope)]
-            # Its name may lack the sign.
-            tried = (named, replace(named, channel=f"#{named.channel}"))
+            # Its name may lack the sign, or be that of the only private conversation.
+            tried = [named, replace(named, channel=f"#{named.channel}")]
+            private = [place for place in known if self._name(place) == _PRIVATE]
+            if channel == _PRIVATE and len(private) == 1:
+                tried = [ChannelName(private[0].network, private[0].channel)]
             fitting = (
                 name
                 for name in tried
@@ -398,7 +402,7 @@ class LogTools:
     def _name(self, place: Place) -> str:
         """Return the name of a place as `channel` takes it."""
         if not ChannelName(None, place.channel).is_channel:
-            return "(private)"
+            return _PRIVATE
         networks = {each.network for each in self.scope.places or ()}
         return escape_tags(place.channel if len(networks) == 1 else str(place))
 

@@ -13,13 +13,14 @@ from harnesses.core.tendril.status import reports
 from harnesses.web.app_state import AppStateDep, ScopeDep, require_full
 from harnesses.web.queries import first, in_place
 from harnesses.web.rendering.charts import spark
-from harnesses.web.rendering.text import answer_html
+from harnesses.web.rendering.text import answer_html, plain_lines
 from harnesses.web.rendering.view import page
 from storage.chat_log import statistics
 from storage.chat_log.event import SPOKEN
 
 SPARK_DAYS = 30
 SPARK = (96, 24)  # width and height, as the template has them
+_TEXT = ".txt"
 router = APIRouter(include_in_schema=False)
 
 
@@ -42,14 +43,18 @@ async def show_tendrils(request: Request, state: AppStateDep) -> Response:
 
 @router.get("/paste/{token}")
 async def show_paste(request: Request, state: AppStateDep, token: str) -> Response:
-    """Show a long answer of the IRC tendril in full, until it expires.
+    """Show a long answer of the IRC tendril in full, until it expires: as a page, or, with `.txt`
+    after the token, as the text that the model wrote.
 
     People of the channel open it, who have no token of this site: the unguessable address is the
     permission, so `SecurityMiddleware` asks for no token. No page lists the addresses.
     """
-    paste = await state.pastes.get(token)
-    html = answer_html(paste.text) if paste else None
-    status = 200 if paste else 404
-    response = page(request, "paste.html", status=status, paste=paste, html=html)
+    paste = await state.pastes.get(token.removesuffix(_TEXT))
+    if paste and token.endswith(_TEXT):
+        response = Response(plain_lines(paste.text), media_type="text/plain; charset=utf-8")
+    else:
+        html = answer_html(paste.text) if paste else None
+        status = 200 if paste else 404
+        response = page(request, "paste.html", status=status, paste=paste, html=html)
     response.headers["Cache-Control"] = "no-store"
     return response

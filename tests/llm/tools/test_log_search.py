@@ -177,6 +177,19 @@ async def test_a_channel_that_may_not_be_read_is_refused_with_those_that_may(log
     assert line == "irc/#staff [2026-03-01 12:05:00] <mallory> the greenhouse key is under the mat"
 
 
+async def test_the_private_conversation_is_found_by_the_name_that_it_has_in_results(
+    log: ChatLog,
+) -> None:
+    await log.add([said(6, "ada", "where is the greenhouse key?", "ada")])
+    tools = LogTools(log=log, scope=Scope.from_places(Place("irc", "ada"), POND))
+    line = "(private) [2026-03-01 12:06:00] <ada> where is the greenhouse key?"
+    assert await call(tools, "read_log", channel="(private)") == [line]
+    found = await call(tools, "search_log", query="greenhouse", channel="(private)")
+    assert found == ["1 line with greenhouse", line]
+    with pytest.raises(ToolError, match="there is none of this name"):
+        await search(log, "key", channel="(private)")
+
+
 async def test_each_line_has_its_link_where_there_are_pages(log: ChatLog) -> None:
     tools = LogTools(log=log, scope=HERE, link=lambda event: f"http://logs/line/{event.id}")
     [_, line] = await call(tools, "search_log", query="pump")

@@ -75,6 +75,25 @@ async def test_a_long_answer_ends_with_a_link_to_all_of_it(tmp_path: Path) -> No
         assert other.status_code == 404
 
 
+async def test_the_page_of_an_answer_leads_to_its_words_as_written(tmp_path: Path) -> None:
+    # As plain text is what a persona asks for; Markdown would take the underscores and stars.
+    words = f"pkg/__init__.py is 2*3*4 lines long\n{LONG}\nC:\\*.txt has &lt; in it"
+    async with answering(tmp_path, web={"token": "sesame"}) as (script, alice):
+        script.say(words)
+        await alice.say(ROOM, ".terrarium explain")
+        link = await alice.expect(LINK)
+        async with httpx2.AsyncClient(timeout=PATIENCE) as anybody:
+            page = await anybody.get(link[1])
+            text = await anybody.get(f"{link[1]}.txt")
+            other = await anybody.get(f"{link[1][:-1]}.txt")
+        assert f'href="/paste/{link[2]}.txt"' in page.text
+        assert text.text == words
+        assert text.headers["content-type"] == "text/plain; charset=utf-8"
+        assert text.headers["cache-control"] == "no-store"
+        assert text.headers["x-robots-tag"] == "noindex"
+        assert other.status_code == 404
+
+
 async def test_a_link_needs_no_token_and_opens_nothing_else(tmp_path: Path) -> None:
     async with answering(tmp_path, web={"token": "sesame"}) as (script, alice):
         script.say(LONG)
