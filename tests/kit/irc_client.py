@@ -110,7 +110,7 @@ class IrcClient:
         await self.say(room, words)
         return (await self.expect(rf":Terra!\S+ NOTICE {self.nick} :(?:\[\S+\] )?(.*)$"))[1]
 
-    async def ask(self, words: str, room: str = "#terrarium") -> str:
+    async def reply_to(self, words: str, room: str = "#terrarium") -> str:
         """Say `words` on a channel; return the first line with which the bot replies."""
         await self.say(room, words)
         return (await self.expect(rf":Terra!\S+ PRIVMSG {room} :{self.nick}: (.*)$"))[1]
@@ -123,7 +123,7 @@ class IrcClient:
 
     async def ping(self, room: str = "#terrarium") -> None:
         """Wait until the bot answers `.ping`: by then it has read all that was said before."""
-        assert await self.ask(".ping", room) == "pong"
+        assert await self.reply_to(".ping", room) == "pong"
 
     async def expect(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:  # noqa: ASYNC109
         """Return the match of the next line that contains `pattern`.

@@ -84,10 +84,10 @@ async def test_a_quoted_line_goes_with_who_said_it(
 async def test_an_answer_that_repeats_a_line_goes_and_another_stays(tmp_path: Path) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, script):
         script.say(PLAIN).say(RETOLD).say(f"As I said, {RETOLD}")
-        assert await bob.ask(".terrarium where do frogs sleep?") == PLAIN
-        assert await bob.ask(".terrarium where is the key?") == RETOLD
+        assert await bob.reply_to(".terrarium where do frogs sleep?") == PLAIN
+        assert await bob.reply_to(".terrarium where is the key?") == RETOLD
         # Only the earlier answer has it, which is a turn of the same conversation.
-        assert await bob.ask(".terrarium say that again") == f"As I said, {RETOLD}"
+        assert await bob.reply_to(".terrarium say that again") == f"As I said, {RETOLD}"
         assert len((await left(tendril))[1]) == 3
         assert await forget_me(zoe) == (
             "Forgotten: 2 events of yours, with what I answered to them and what I quoted of them."
@@ -104,9 +104,9 @@ async def test_a_turn_that_only_thinks_of_a_line_goes_its_answer_stays(tmp_path:
     async with a_channel(tmp_path) as (zoe, bob, tendril, script):
         script.answer(Answer("Ask zoe for it.", reasoning=RETOLD))
         script.call("recall", {"key": RETOLD}).say("I do not remember.").say(PLAIN)
-        assert await bob.ask(".terrarium where is the key?") == "Ask zoe for it."
-        assert await bob.ask(".terrarium do you remember it?") == "I do not remember."
-        assert await bob.ask(".terrarium where do frogs sleep?") == PLAIN
+        assert await bob.reply_to(".terrarium where is the key?") == "Ask zoe for it."
+        assert await bob.reply_to(".terrarium do you remember it?") == "I do not remember."
+        assert await bob.reply_to(".terrarium where do frogs sleep?") == PLAIN
         assert files_with(tmp_path, RETOLD)
         await forget_me(zoe)
         lines, questions = await left(tendril)
@@ -124,8 +124,8 @@ async def test_a_turn_whose_tool_found_a_line_goes_its_answer_stays(tmp_path: Pa
     ):
         script.call("search_log", {"query": "key shed"}).say("Ask zoe for the key.")
         script.say(PLAIN)
-        assert await bob.ask(".terrarium who knows about it?") == "Ask zoe for the key."
-        assert await bob.ask(".terrarium where do frogs sleep?") == PLAIN
+        assert await bob.reply_to(".terrarium who knows about it?") == "Ask zoe for the key."
+        assert await bob.reply_to(".terrarium where do frogs sleep?") == PLAIN
         assert SECRET in str(script.requests)
         await forget_me(zoe)
         lines, questions = await left(tendril)
@@ -138,9 +138,9 @@ async def test_a_long_answer_and_a_line_that_was_said_before_its_end_go_too(tmp_
     many = "\n".join([RETOLD, *(f"{number}: {RETOLD}" for number in range(8))])
     async with a_channel(tmp_path, irc={"stream_after": 0}) as (zoe, bob, tendril, script):
         script.say(many)
-        assert await bob.ask(".terrarium where is the key?") == RETOLD
+        assert await bob.reply_to(".terrarium where is the key?") == RETOLD
         await bob.expect(r"more lines: \.more\)")
-        assert SECRET in await bob.ask(".more")
+        assert SECRET in await bob.reply_to(".more")
         assert await tendril.database.fetch_all("SELECT 1 FROM pastes")
         await forget_me(zoe)
         assert not [line for line in (await left(tendril))[0] if SECRET in line]
@@ -151,8 +151,8 @@ async def test_a_text_behind_a_link_goes_with_whom_it_quotes(tmp_path: Path) -> 
     async with a_channel(tmp_path) as (zoe, bob, tendril, script), web_site(tmp_path):
         script.call("paste", {"text": RETOLD}).say("It is behind the link.")
         script.call("paste", {"text": PLAIN}).say("That too.")
-        await bob.ask(".terrarium where is the key?")
-        await bob.ask(".terrarium where do frogs sleep?")
+        await bob.reply_to(".terrarium where is the key?")
+        await bob.reply_to(".terrarium where do frogs sleep?")
         pastes = "SELECT text FROM pastes ORDER BY time"
         kept = await tendril.database.fetch_all(pastes)
         assert [row["text"] for row in kept] == [RETOLD, PLAIN]
@@ -164,8 +164,8 @@ async def test_a_text_behind_a_link_goes_with_whom_it_quotes(tmp_path: Path) -> 
 async def test_lines_that_a_search_has_found_go_with_whom_they_quote(tmp_path: Path) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, _):
         await bob.say(ROOM, "nobody goes to the pond in winter")
-        assert SECRET in await bob.ask(".search shed")
-        assert "in winter" in await bob.ask(".search winter")
+        assert SECRET in await bob.reply_to(".search shed")
+        assert "in winter" in await bob.reply_to(".search winter")
         await forget_me(zoe)
         lines, _ = await left(tendril)
         (found,) = [line for line in lines if line.startswith("bob: [")]
