@@ -91,6 +91,7 @@ class AgentLoop:
             accepts_images=options.accepts_images,
         )
         self._steps: list[Message] = []
+        self._begun: list[str] = []  # what the answer begins with, said beside calls
         self._usage = TokenUsage()
         self._iterations = 0
         self._deadline = 0.0
@@ -144,6 +145,11 @@ class AgentLoop:
             if not reply.calls:
                 return await self._conclude(reply, forced=False)
             self._steps.append(reply.message())
+            # "I set the reminder": words beside calls that look nothing up are no way to an answer,
+            # but part of it.
+            acts = all(self._execution.toolbox.options(call.name).effect for call in reply.calls)
+            if reply.text and acts:
+                self._begun.append(reply.text)
             if on_activity:
                 on_activity(self._execution.toolbox.activity(reply.calls[-1]))
             joined = [step["content"] for step in self._steps if "name" in step]
@@ -180,9 +186,11 @@ class AgentLoop:
         if self._iterations and self._take_followups:
             self._steps += await self._take_followups()
         on_text = self._on_text if shown else None
-        # What the previous round streamed came with tool calls, so it was not the answer.
+        # What the previous round streamed came with tool calls, so it was not all of the answer.
         if on_text and self._iterations:
             await on_text("")
+            for text in self._begun:
+                await on_text(f"{text}\n")
         more = [_NO_ANSWER, {"role": "user", "content": why}] if why else []
         return await self._send(more, choice, on_text)
 
@@ -275,11 +283,18 @@ class AgentLoop:
         self._execution.restart(self._tools)
 
     def _outcome(self, reply: ModelReply, *, forced: bool, is_cut: bool = False) -> Outcome:
-        text = reply.text or ("" if reply.silent or self._unasked else SPEECHLESS)
+        # A model that is told of its words may say them again.
+        begun = [text for text in self._begun if text not in reply.text]
+        text = "\n".join(filter(None, [*begun, reply.text]))
+        text = text or ("" if reply.silent or self._unasked else SPEECHLESS)
         final = ModelReply(text, reply.thought).message() | {"content": text}
+        steps = [
+            step | {"content": None} if step.get("content") in begun else step
+            for step in _without_images(self._steps)
+        ]
         return Outcome(
             text,
-            (*_without_images(self._steps), final),
+            (*steps, final),
             self._usage,
             self._iterations,
             forced=forced,

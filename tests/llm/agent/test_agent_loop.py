@@ -64,6 +64,12 @@ class Channel:
         await asyncio.Event().wait()
         return "done"
 
+    @tool(effect=True)
+    async def note(self, text: str) -> str:
+        """Note a text."""
+        self.asked.append(text)
+        return "noted"
+
     @tool(reads=True)
     async def look(self) -> ImageResult:
         """Look at the wall."""
@@ -142,6 +148,36 @@ async def test_results_of_tools_go_back_intact_and_lead_to_the_answer() -> None:
     assert outcome.messages[:-1] == (called, *answered)
     assert (outcome.text, outcome.iterations, outcome.forced) == ("Ada and Bob.", 2, False)
     assert outcome.usage.completion > 3
+
+
+async def test_words_beside_a_call_are_part_of_the_answer_if_it_looks_nothing_up() -> None:
+    channel = Channel()
+    shown: list[str] = []
+    async with ScriptedOpenAI() as script:
+        script.answer(
+            Answer("I look that up.", calls=(("search", '{"query": "warp"}'),)),
+            Answer("The loom has a warp.\nI note that.", calls=(("note", '{"text": "a"}'),)),
+            Answer("Noted."),
+        )
+        outcome = await run(script, channel, shown=shown)
+        asked = script.requests[2]["messages"]
+    assert outcome.text == "".join(shown) == "The loom has a warp.\nI note that.\nNoted."
+    assert "The loom has a warp.\nI note that." in [each["content"] for each in asked]
+    # In memory it stands once.
+    assert [each["content"] for each in outcome.messages if each["role"] == "assistant"] == [
+        "I look that up.",
+        None,
+        outcome.text,
+    ]
+
+
+async def test_words_that_are_said_again_after_a_call_are_given_once() -> None:
+    async with ScriptedOpenAI() as script:
+        script.answer(
+            Answer("I note that.", calls=(("note", '{"text": "a"}'),)),
+            Answer("I note that. Done!"),
+        )
+        assert (await run(script, Channel())).text == "I note that. Done!"
 
 
 async def test_more_calls_than_allowed_are_not_run_and_one_answer_is_forced() -> None:
