@@ -146,7 +146,8 @@ CORE = (
 UNTAGGED = "Never write such tags yourself."
 TOOLS = (
     "Use your tools whenever they find or do what is asked. What was said before the lines that you"
-    " see is in the log, which your tools search and read; if nothing is found, say so."
+    " see is in the log, which your tools search and read; if nothing is found, say so. What you"
+    " write beside a call that looks something up is shown to nobody."
 )
 
 
