@@ -140,7 +140,7 @@ class CronTendril(Tendril):
                 log_window=log_window,
                 tools=tools,
                 priority="background",
-                profile="job",
+                trigger="job",
                 review=job.review,
                 origin=Origin(self.name, Identity("cron"), scope, priority="background"),
             )

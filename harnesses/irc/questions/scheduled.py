@@ -18,7 +18,7 @@ from harnesses.irc.services import BotServices
 from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import Identity, PendingEvent, Scope
-from storage.db.database import to_micros
+from storage.chat_log.event_table import id_at
 from storage.queues.reminders import Reminder
 
 _SCHEDULED = (
@@ -95,7 +95,7 @@ class ScheduledQuestions:
             answer = services.sender.compose(target, result.text, is_markdown=is_markdown)
             return await services.sender.deliver(target, answer)
 
-        now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time
+        now = id_at(services.resources.clock.now())
         window = LogWindow(
             log=services.log,
             place=reminder.place,
@@ -115,7 +115,7 @@ class ScheduledQuestions:
                 question,
                 values={**question.values, "abilities": abilities},
                 priority="background",
-                profile="job" if keeps else "standard",
+                trigger="job" if keeps else "standard",
                 keeps=keeps,
                 origin=replace(request.origin, priority="background"),
                 deliver=deliver,

@@ -31,7 +31,7 @@ from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.messages.message import NO_ASKER
 from storage.chat_log.event import Event, Identity, PendingEvent, Place
-from storage.db.database import to_micros
+from storage.chat_log.event_table import id_at
 from storage.queues.unasked import Silences
 
 _log = structlog.get_logger()
@@ -109,7 +109,7 @@ class UnaskedAnswers:
         if asked is None or behaviour.proactive == "off":
             return TurnResult("")
         room = room_key(place, network.fold)
-        now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time
+        now = id_at(services.resources.clock.now())
         scope = scope_of(place, services.networks.settings.channel_groups)
         log_tools = self._log_views.tools(place, scope, now)
 
@@ -130,7 +130,7 @@ class UnaskedAnswers:
                 persona=behaviour.persona,
                 model=behaviour.model,
                 priority="background",
-                profile="proactive",
+                trigger="proactive",
                 keeps=False,
                 deliver=deliver,
             )
