@@ -20,7 +20,6 @@ from llm.client.profile import ModelCard
 from llm.client.response import (
     AnswerFilter,
     CompletionAnswer,
-    Heartbeat,
     OnText,
     ResponseAccumulator,
     read_body,
@@ -52,10 +51,9 @@ _CONNECT_TIMEOUT = 2.0  # seconds
 _IDLE_CONNECTIONS = 20
 _RETRY_SECONDS = 5.0  # seconds for which a server that is away or full is retried
 _MIN_WAIT, _MAX_WAIT = 0.1, 1.0  # seconds between two attempts
-_MIN_RATIO, _MAX_RATIO = 1 / 8, 2.0  # what a tokenizer may yield
+_MIN_RATIO, _MAX_RATIO = 1 / 8, 2.0  # tokens per character that a tokenizer may yield
 _ESTIMATE_MARGIN = 1.05
-# The share of a turn's time for which the model may be silent in one call.
-_READ_TIMEOUT_SHARE = 0.4
+_CALL_TIMEOUT_SHARE = 0.4  # of a turn's time, which one call of the model may take, silent or not
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _log = structlog.get_logger()
@@ -82,6 +80,18 @@ class EmbeddingsAnswer(BaseModel):
 
     model: str
     data: list[VectorPart]
+
+
+class Heartbeat(BaseModel):
+    """The heartbeat of a tendril, the body of `PUT /v1/tendrils/NAME`."""
+
+    state: str
+    tools: list[str]
+    pending: int
+    tokens_today: int
+    counters: dict[str, float] = {}
+    gauges: dict[str, float] = {}
+    disk_trouble: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +167,7 @@ class AgentClient:
             if not (key.isascii() and key.isprintable()):
                 raise ConfigError("[agent] api_key has characters that HTTP cannot carry")
             headers["authorization"] = f"Bearer {key}"
-        patience = _READ_TIMEOUT_SHARE * settings.timeout
+        patience = _CALL_TIMEOUT_SHARE * settings.timeout
         try:
             http = httpx2.AsyncClient(
                 base_url=settings.server_url,
@@ -228,7 +238,7 @@ class AgentClient:
                 await tried[-1].read(response)
 
         try:
-            async with asyncio.timeout(seconds := _READ_TIMEOUT_SHARE * self.settings.timeout):
+            async with asyncio.timeout(seconds := _CALL_TIMEOUT_SHARE * self.settings.timeout):
                 try:
                     await _with_retry(attempt, tried)
                 except RequestRejected as error:
@@ -340,7 +350,7 @@ class AgentClient:
         in_order = sorted(answer.data, key=lambda part: part.index)
         return answer.model, [part.embedding for part in in_order]
 
-    async def model(self, name: str) -> ModelCard | None:
+    async def card(self, name: str) -> ModelCard | None:
         """Return the card of a model or an alias, None if the server has none of that name.
 
         Raises ModelError.
@@ -355,12 +365,13 @@ class AgentClient:
                 return None
             raise
 
-    async def report(self, name: str, report: Heartbeat) -> None:
+    async def send_heartbeat(self, name: str, heartbeat: Heartbeat) -> None:
         """Send the heartbeat of the tendril `name` to the server. Raises ModelError."""
         # A refusal is not left to `_trouble`, which the next success of another request clears.
         before, self._report_refused = self._report_refused, None
         try:
-            async with self._request("PUT", f"/v1/tendrils/{quote(name)}", report.model_dump()):
+            path = f"/v1/tendrils/{quote(name)}"
+            async with self._request("PUT", path, heartbeat.model_dump()):
                 self._trouble = None if self._trouble is before else self._trouble
         except KeyRefused as error:
             self._report_refused = error
@@ -517,7 +528,7 @@ class ModelCatalog:
         if now - asked < (_CARD_SECONDS if settled else _UNTESTED_CARD_SECONDS):
             return card
         try:
-            card = await self._client.model(name)
+            card = await self._client.card(name)
         except RequestRejected:
             card = None  # a server that has no `/v1/models/NAME`
         except ModelError:

@@ -123,18 +123,6 @@ class CompletionAnswer(BaseModel):
     usage: dict[str, Any] = {}
 
 
-class Heartbeat(BaseModel):
-    """The heartbeat of a tendril, the body of `PUT /v1/tendrils/NAME`."""
-
-    state: str
-    tools: list[str]
-    pending: int
-    tokens_today: int
-    counters: dict[str, float] = Field(default_factory=dict)
-    gauges: dict[str, float] = Field(default_factory=dict)
-    disk_trouble: bool = False
-
-
 MISCONFIGURED = "engine_misconfigured"
 """The code of errors that only the agent server's operator can fix."""
 

@@ -114,12 +114,12 @@ class CompactPromptContext:
             if characters <= self._limit:
                 return messages
             counted = await count(messages)
-            if counted.tokens <= counted.window:
+            if counted.tokens <= counted.limit:
                 return messages
             if not self._lines:
-                raise ContextTooLong(f"{counted.tokens} tokens, room for {counted.window}")
+                raise ContextTooLong(f"{counted.tokens} tokens, room for {counted.limit}")
             # As many as are surely too much, as each count is a request.
-            excess = float(counted.tokens - counted.window)
+            excess = float(counted.tokens - counted.limit)
             while self._lines and excess > 0:
                 excess -= len(self._drop_line()) / CHARACTERS_PER_TOKEN
 

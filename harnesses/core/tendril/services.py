@@ -20,7 +20,7 @@ from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.status import StatusFile, askable
 from harnesses.core.tendril.turns import Turns
 from llm.agent.trace import expire_runs
-from llm.client.response import Heartbeat
+from llm.client.client import Heartbeat
 from llm.log_questions import Quoting
 from storage.chat_log.journal import Journal
 from storage.db.database import Database

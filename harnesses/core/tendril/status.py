@@ -191,7 +191,7 @@ class AccessMonitor:
         while True:
             with suppress(ModelError):  # unreachable, or refused: `trouble` has the latter
                 if self._client.trouble or not was_let_in:
-                    await self._client.model(model)
+                    await self._client.card(model)
                     was_let_in = True
             self.report()
             await asyncio.sleep(_ACCESS_CHECK_INTERVAL)

@@ -15,8 +15,7 @@ from starlette.routing import Route
 
 from harnesses.core.services.metrics import MAX_METRICS, TendrilMetrics, send_heartbeats
 from harnesses.core.tendril.status import AccessMonitor, StatusFile, report
-from llm.client.client import AgentClient
-from llm.client.response import Heartbeat
+from llm.client.client import AgentClient, Heartbeat
 from llm.client.settings import AgentSettings
 from llm.messages.errors import ModelError
 from terrarium import Config
@@ -126,8 +125,8 @@ async def test_a_key_that_is_refused_for_heartbeats_is_in_the_status_until_it_is
     async with serving(app) as url, AgentClient.open(AgentSettings(api_url=url)) as client:
         for _ in range(5):
             with suppress(ModelError):
-                await client.report("rooms", _ready())
-            await client.model("terra")  # what the key may do otherwise does not count
+                await client.send_heartbeat("rooms", _ready())
+            await client.card("terra")  # what the key may do otherwise does not count
             AccessMonitor(client, status).report()
             reported = report(tmp_path, "rooms")
             assert reported
