@@ -240,7 +240,7 @@ async def answer_from_log(
     has opted out is quoted. Raises Unavailable.
     """
     query = replace(within, nick=question.nick, types=SPOKEN, own=False)
-    timed = question.span.within(query)
+    timed = question.span.narrow(query)
     if not question.topic:
         return await _of_person(retrieval, question, timed, quoting, line_filter)
     answer = await _about(retrieval, question, timed, quoting, line_filter)

@@ -584,15 +584,15 @@ class Reader:
             return Reading(text)
         if len(vector) != DIMENSIONS:  # another model's, of a server that is not ours
             return Reading(text)
-        head = classifier()
-        features = head.features(said, vector)
-        kinds = features.probabilities(head.kinds)
+        weights = classifier()
+        features = weights.features(said, vector)
+        kinds = features.probabilities(weights.kinds)
         kind = max(kinds, key=kinds.__getitem__)
         return Reading(
             text,
             kinds,
-            features.probabilities(head.languages),
-            features.probabilities(head.courtesies) if kind == "small_talk" else {},
+            features.probabilities(weights.languages),
+            features.probabilities(weights.courtesies) if kind == "small_talk" else {},
             read_slots(kind, text, around),
             vector,
         )

@@ -10,8 +10,8 @@ from datetime import date, time, timedelta
 from llm.reading.numbers import Duration
 from llm.reading.vocabulary import Sentence
 
-_YEARS = range(1, 10_000)
-_MOST_CLOCKS = 24  # in a list
+_YEARS = range(1, 10_000)  # that a `date` may have
+_MAX_CLOCKS = 24  # in a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ def clocks_at(
         return None
     clocks, end = [first[0]], first[1]
     listed, after = list(clocks), end  # those after commas count if it is sure that they are some
-    while len(listed) < _MOST_CLOCKS:
+    while len(listed) < _MAX_CLOCKS:
         start = after + (sentence.word(after) == ",")
         joint = sentence.phrase("and", start)
         following = clock_at(sentence, joint[1] if joint else start, listed=True)

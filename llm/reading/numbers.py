@@ -9,7 +9,7 @@ from fractions import Fraction
 from llm.reading.vocabulary import Sentence
 
 _MAX_DIGITS = 12
-_MOST_TOKENS = 24  # of a duration
+_MAX_TOKENS = 24  # of a duration
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _SECONDS["fortnight"] = 2 * _SECONDS["week"]
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
@@ -129,7 +129,7 @@ def duration_at(sentence: Sentence, at: int) -> tuple[Duration, int] | None:
     """Return the duration at a position, and the position after it: "2 days, 3 hours and 5 min"."""
     months = seconds = Fraction(0)
     unit, count, end, start = "", Fraction(1), at, at
-    while start < at + _MOST_TOKENS and (part := _part_at(sentence, start)):
+    while start < at + _MAX_TOKENS and (part := _part_at(sentence, start)):
         count, unit, end = part
         added = Duration.of(count, unit)
         months, seconds = months + added.months, seconds + added.seconds

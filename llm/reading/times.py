@@ -118,7 +118,7 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> tuple[ResolvedTime, st
         raise NotUnderstood(_NO_RECURRENCE)
     if found.joined or (len(found.clocks) > 1 and found.every is None):
         raise NotUnderstood(_ONE_TIME)
-    is_week = found.day and found.day.weekday is not None and sentence.word(found.end) == "week"
+    is_week = found.day and found.day.is_weekday and sentence.word(found.end) == "week"
     is_vague = any(sentence.ends(each, found.start) for each in _VAGUE)
     if is_week or is_vague or any(sentence.phrase(each, found.end) for each in _VAGUE):
         raise NotUnderstood(_NO_DAY)
@@ -388,7 +388,8 @@ def _later(wait: Duration, clocks: Sequence[ClockTime], local: datetime) -> date
         day = add_duration(local.date(), wait)
         clock = _time_of(clocks[0], "")[0] if clocks else local.time()
         return _at(day, clock, local.tzinfo) if day else local.astimezone(UTC)
-    # Capped, as a larger sum would overflow; `parse_time` refuses anything beyond MAX_DISTANCE.
+    # Capped, as a larger sum would overflow, and 0 for a part of a month, which has no fixed
+    # length: `parse_time` refuses both.
     seconds = min(float(wait.seconds), 1e9) if not wait.months else 0.0
     return local.astimezone(UTC) + timedelta(seconds=seconds)
 
@@ -416,7 +417,7 @@ def _once(found: _Time, now: datetime, zone: tzinfo) -> datetime:
         # Clamped, as conversion to UTC could overflow; `parse_time` refuses either end anyway.
         each = max(date(1970, 1, 2), min(each, date(9000, 1, 1)))
         due = _at(each + timedelta(days=later), clock, zone)
-        if due > now or not (day.weekday is not None or day.is_of_any_month):
+        if due > now or not (day.is_weekday or day.is_of_any_month):
             return due
     raise NotUnderstood(f"{day.words} is no date." if due is None else "That time has passed.")
 
