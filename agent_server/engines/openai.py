@@ -15,7 +15,8 @@ from typing_extensions import TypedDict
 
 from agent_server.engine_protocol import Chunk, Chunks, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT
-from agent_server.engines.capability_probe import (
+from agent_server.engines.errors import event_to_api_error
+from agent_server.engines.model_descriptions import (
     coalesce_info,
     info_from_litellm,
     info_from_model_card,
@@ -24,7 +25,6 @@ from agent_server.engines.capability_probe import (
     running_model,
     size_in,
 )
-from agent_server.engines.errors import event_to_api_error
 from agent_server.engines.upstream_pool import (
     FAILOVER_ERRORS,
     LINGER,
@@ -93,7 +93,7 @@ CHUNK = TypeAdapter[Any](_Chunk)
 """The types of the API in a chunk or a whole answer, as far as they are relied on."""
 
 
-class HttpEngine(UpstreamEngine):
+class OpenAIEngine(UpstreamEngine):
     """One model behind one or more base URLs.
 
     Without a configured `model` each upstream is asked for the first model that it lists, since
