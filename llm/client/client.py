@@ -148,7 +148,7 @@ class AgentClient:
         self.settings = settings
         self._spend = spend
         self._trouble: SetupError | None = None
-        self._report_refused: KeyRefused | None = None
+        self._heartbeat_refused: KeyRefused | None = None
         # Tokens and characters of the latest prompts by model.
         self._sizes: dict[str, tuple[float, float]] = {}
 
@@ -193,7 +193,7 @@ class AgentClient:
     @property
     def trouble(self) -> str:
         """Advice for the operator while only they can make the server answer us; else ""."""
-        return str(self._trouble or self._report_refused or "")
+        return str(self._trouble or self._heartbeat_refused or "")
 
     def model_of(self, options: RequestOptions) -> str:
         """Return the name of the model that a request with `options` asks for."""
@@ -226,13 +226,13 @@ class AgentClient:
 
         # Each attempt has its own filter and accumulator: nothing of a broken answer remains.
         async def attempt() -> None:
-            text = AnswerFilter(
+            answer_filter = AnswerFilter(
                 messages,
                 may_be_silent=options.may_be_silent,
                 filters_output=options.filters_output,
                 limit=options.limit,
             )
-            tried.append(ResponseAccumulator(on_text, text))
+            tried.append(ResponseAccumulator(on_text, answer_filter))
             async with self._request("POST", "/v1/chat/completions", body, options) as response:
                 self._trouble = None
                 await tried[-1].read(response)
@@ -368,13 +368,13 @@ class AgentClient:
     async def send_heartbeat(self, name: str, heartbeat: Heartbeat) -> None:
         """Send the heartbeat of the tendril `name` to the server. Raises ModelError."""
         # A refusal is not left to `_trouble`, which the next success of another request clears.
-        before, self._report_refused = self._report_refused, None
+        before, self._heartbeat_refused = self._heartbeat_refused, None
         try:
             path = f"/v1/tendrils/{quote(name)}"
             async with self._request("PUT", path, heartbeat.model_dump()):
                 self._trouble = None if self._trouble is before else self._trouble
         except KeyRefused as error:
-            self._report_refused = error
+            self._heartbeat_refused = error
             raise
 
     async def _ask(
@@ -488,7 +488,7 @@ class ModelCatalog:
     def __init__(self, client: AgentClient) -> None:
         self._client = client
         self._cards: dict[str, tuple[float, ModelCard | None]] = {}
-        self._missed: set[str] = set()
+        self._missed: set[str] = set()  # the unknown names that have been logged
 
     async def fast(self) -> str:
         """Return the name of the model for background work; "" for the configured one."""
@@ -538,7 +538,7 @@ class ModelCatalog:
         self._cards[name] = (now, card)
         return card
 
-    async def tool_judgement(self, name: str = "") -> bool | None:
+    async def chooses_tools(self, name: str = "") -> bool | None:
         """Return whether a model chooses well when to use a tool; None while that is unknown, as
         the server was not reached or has not tested it.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from harnesses.core.tendril.status import ProcessState, examine_process, report
+from harnesses.core.tendril.status import ProcessState, examine_process, read_report
 from harnesses.irc.event_handler import NOT_LOGGED
 from harnesses.irc.tendril import IrcTendril
 from tests.kit.agent_server import agent_server
@@ -63,7 +63,7 @@ async def in_state(tendril: IrcTendril, state: ProcessState, detail: str = "") -
     data = tendril.config.data
     async with asyncio.timeout(PATIENCE):
         while True:
-            told = report(data, "irc")
+            told = read_report(data, "irc")
             if told and told.state is state and detail in told.detail:
                 break
             await asyncio.sleep(0.05)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from tests.docs.reference import ROOT
 from tests.kit.command import environment_without_settings
 from tests.kit.openai_script import Answer, ScriptedOpenAI
@@ -38,7 +38,7 @@ def environment(folder: Path) -> Path:
 async def until_ready(data: Path, tendril: str) -> None:
     """Return when a tendril that was started says that it is ready."""
     async with asyncio.timeout(PATIENCE):
-        while (said := report(data, tendril)) is None or said.state is not ProcessState.READY:  # noqa: ASYNC110
+        while (said := read_report(data, tendril)) is None or said.state is not ProcessState.READY:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 

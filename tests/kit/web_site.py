@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2
 
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from harnesses.web.tendril import WebTendril
 from storage.chat_log.event import Event, EventType
 from storage.db.database import Database
@@ -136,7 +136,7 @@ async def ready(data: Path, running: asyncio.Task[None]) -> str:
     begin = datetime.now(UTC)
     async with asyncio.timeout(PATIENCE):
         while not running.done():
-            said = report(data, "web")
+            said = read_report(data, "web")
             if said and said.state is ProcessState.READY and said.time > begin:
                 return said.detail
             await asyncio.sleep(0.01)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from storage.db.database import Database
 from tests.kit.command import environment_without_settings, terrarium
 from tests.kit.ircd import embedded_ircd
@@ -34,7 +34,7 @@ async def bot(data: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process
     )
     try:
         async with asyncio.timeout(PATIENCE):
-            while (said := report(data, "irc")) is None or said.state is not ProcessState.READY:
+            while not (said := read_report(data, "irc")) or said.state is not ProcessState.READY:
                 assert process.returncode is None
                 await asyncio.sleep(0.02)  # another process announces nothing
         yield process

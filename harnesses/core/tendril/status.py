@@ -31,7 +31,7 @@ _RENEWAL_INTERVAL = 10.0  # seconds between renewals
 _ACCESS_CHECK_INTERVAL = 5.0  # seconds
 _STALE_AFTER = timedelta(seconds=3 * _RENEWAL_INTERVAL)
 
-STANDBY = "-standby"
+STANDBY_SUFFIX = "-standby"
 """Suffix of the report name of a standby process."""
 
 _log = structlog.get_logger()
@@ -107,7 +107,7 @@ class StatusFile:
     def stand_by(self, detail: str) -> None:
         """Report as a standby from now on, in the file NAME-standby.json."""
         # The active process may run on the same data folder, where it writes NAME.json.
-        self._path = self._path.with_name(f"{self._name}{STANDBY}.json")
+        self._path = self._path.with_name(f"{self._name}{STANDBY_SUFFIX}.json")
         self.report(ProcessState.READY, detail)
 
     def take_over(self) -> None:
@@ -168,7 +168,7 @@ class StatusFile:
             written.unlink(missing_ok=True)
             # A new file needs free blocks, but the blocks of the old one can be overwritten even on
             # a full disk, so that the problem can be reported. A reader may see a part of it, which
-            # `report` treats as a missing file.
+            # `read_report` treats as a missing file.
             with self._path.open("r+", encoding="utf-8") as file:
                 file.write(text)
                 file.truncate()
@@ -205,19 +205,19 @@ class AccessMonitor:
         self._status.report_trouble(trouble, "agent server")
 
 
-def report(data: Path, name: str) -> StatusReport | None:
+def read_report(data: Path, name: str) -> StatusReport | None:
     """Return the last report of the process `name`, None if there is none or it is incomplete."""
     path = data / "run" / f"{name}.json"
     try:
         # Inode, time and size identify a version: the file is replaced, or overwritten in place.
         stat = path.stat()
-        return _read(path, (stat.st_ino, stat.st_mtime_ns, stat.st_size))
+        return _parse(path, (stat.st_ino, stat.st_mtime_ns, stat.st_size))
     except (OSError, ValidationError):
         return None
 
 
 @lru_cache(100)
-def _read(path: Path, _version: tuple[int, int, int]) -> StatusReport:
+def _parse(path: Path, _version: tuple[int, int, int]) -> StatusReport:
     """Read a status file; each version is parsed once, since every question reads all of them."""
     return StatusReport.model_validate_json(path.read_bytes())
 
@@ -226,15 +226,15 @@ def askable(data: Path) -> dict[str, str]:
     """Return the running tendrils that take questions from others: their subjects, by name."""
     return {
         each.name: each.asked_about
-        for each in reports(data)
+        for each in read_reports(data)
         if each.asked_about and each.is_fresh and each.state is ProcessState.READY
     }
 
 
-def reports(data: Path) -> list[StatusReport]:
+def read_reports(data: Path) -> list[StatusReport]:
     """Return the last report of every process that ever ran on this data folder, by name."""
     names = sorted(path.stem for path in (data / "run").glob("*.json"))
-    return [found for name in names if (found := report(data, name))]
+    return [found for name in names if (found := read_report(data, name))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +249,10 @@ class CheckResult:
 def examine_process(data: Path, name: str) -> CheckResult:
     """Check one process, active or standby, by its status file: container health checks run it
     often, so it must be cheap."""
-    said = report(data, name)
+    said = read_report(data, name)
     # A standby on this folder counts as healthy; the active process may be on another machine.
     if not (said and said.is_fresh):
-        said = report(data, name + STANDBY) or said
+        said = read_report(data, name + STANDBY_SUFFIX) or said
     start = f"start it with `terrarium up` or `terrarium run {name}`"
     if said is None:
         return CheckResult(name, False, f"it has never run in {data}; {start}")
@@ -270,7 +270,7 @@ def web_address(config: Config, *, is_local: bool = True) -> str | None:
     It is `[web] public_url` or, without that, the loopback address of the web tendril, if the
     people are on this machine (`is_local`). None while the web tendril is not running.
     """
-    web = report(config.data, "web")
+    web = read_report(config.data, "web")
     if web is None or not web.is_fresh or web.state is not ProcessState.READY:
         return None
     base: str = table_settings(config, "web").get("public_url") or ""

@@ -44,7 +44,8 @@ class ScheduledQuestions:
         network = services.networks.get(place.network)
         if network is None or not (reminder.private or network.reaches(place.channel)):
             return RunOutcome.LATER
-        who, owner = await find_owner(network, reminder.owner), reminder.owner
+        owner = reminder.owner
+        who = await find_owner(network, owner)
         is_here = who is not None and (
             reminder.private or network.roster.member(place.channel, who.nick) is not None
         )

@@ -97,10 +97,8 @@ class UnaskedAnswers:
         """Ask the model, and say its answer; do nothing if we or the asker have left the channel,
         `proactive` or logging is off by now, or the question may not be shown to a model."""
         services, place = self._services, question.place
-        network, behaviour = (
-            services.networks.get(place.network),
-            services.behaviours.resolve(place),
-        )
+        network = services.networks.get(place.network)
+        behaviour = services.behaviours.resolve(place)
         if network is None or not network.roster.member(place.channel, question.nick):
             return TurnResult("")
         if not (network.reaches(place.channel) and behaviour.logging):

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from harnesses.core.services.metrics import MAX_METRICS, TendrilMetrics, send_heartbeats
-from harnesses.core.tendril.status import AccessMonitor, StatusFile, report
+from harnesses.core.tendril.status import AccessMonitor, StatusFile, read_report
 from llm.client.client import AgentClient, Heartbeat
 from llm.client.settings import AgentSettings
 from llm.messages.errors import ModelError
@@ -128,7 +128,7 @@ async def test_a_key_that_is_refused_for_heartbeats_is_in_the_status_until_it_is
                 await client.send_heartbeat("rooms", _ready())
             await client.card("terra")  # what the key may do otherwise does not count
             AccessMonitor(client, status).report()
-            reported = report(tmp_path, "rooms")
+            reported = read_report(tmp_path, "rooms")
             assert reported
             troubles.append("terrarium keys create" in reported.trouble)
     assert troubles == [True, True, False, True, False]
