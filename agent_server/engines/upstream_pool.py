@@ -104,7 +104,7 @@ class Upstream:
             log.warning("upstream.down", url=self.url, reason=reason)
 
     def record_delay(self, seconds: float, usual: float) -> None:
-        """Count the seconds until a first byte, where `usual` are those of the fastest other
+        """Average the seconds until a first byte, where `usual` are those of the fastest other
         upstream; eject the upstream after several slow answers in a row."""
         self.delay = seconds if self.delay is None else self.delay + 0.2 * (seconds - self.delay)
         self.slow = self.slow + 1 if seconds > max(MIN_SLOW, SLOW_FACTOR * usual) else 0

@@ -283,7 +283,7 @@ class Reading:
     @property
     def courtesy(self) -> str:
         """The likeliest kind of small talk, "" if the sentence is none."""
-        return _likeliest(self.courtesies) if self.kind == "small_talk" else ""
+        return _likeliest(self.courtesies)
 
     @property
     def follows_up(self) -> bool:

@@ -101,9 +101,8 @@ class Responder:
             cached_tokens=outcome.usage.cached,
             completion_tokens=outcome.usage.completion,
         )
-        count = partial(
-            resources.configuration.prompts.count_skills, resources.skills, memory.room, prompt
-        )
+        prompts = resources.configuration.prompts
+        count = partial(prompts.count_skills, resources.skills, memory.room, prompt)
         return TurnResult(
             outcome.text,
             usage=outcome.usage,

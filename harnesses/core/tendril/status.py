@@ -50,7 +50,7 @@ class StatusReport(BaseModel):
     """The contents of a status file.
 
     `tokens_today` (since midnight UTC) are broken down in `purposes`. `trouble` is a problem that
-    only the owner can fix, "" for none. `asked_about` is what other tendrils may ask this one
+    only the operator can fix, "" for none. `asked_about` is what other tendrils may ask this one
     about, "" for nothing. `mcp_troubles` holds the reasons why MCP servers are not connected, by
     name, and `mcp_tools` the tools that MCP clients may call (`OfferedTool`, as JSON).
     """
@@ -96,7 +96,7 @@ class StatusFile:
         self.became_ready = asyncio.Event()
 
     def report_trouble(self, text: str, about: str = "") -> None:
-        """Report a problem that only the owner can fix, and how to fix it; "" clears it.
+        """Report a problem that only the operator can fix, and how to fix it; "" clears it.
 
         One problem is kept for each topic in `about`; a report shows them all.
         """
@@ -175,7 +175,7 @@ class StatusFile:
 
 
 class AccessMonitor:
-    """Reports in the log and the status file why the agent server refuses us, if only the owner
+    """Reports in the log and the status file why the agent server refuses us, if only the operator
     can fix it, such as an invalid key."""
 
     def __init__(self, client: AgentClient, status: StatusFile) -> None:

@@ -236,7 +236,7 @@ class Waiting:
 
 
 class ConversationQueue:
-    """The queue of one conversation: `enter`, then `run`, then `leave`. Others may `stop` it.
+    """The queue of one conversation: `place`, `wait`, `run`, `leave`. Others may `stop` it.
 
     Hold the lock `arrivals` from the arrival of a question until it is placed, and count it as
     `arriving`: what is done to it before must not change the order. It is dropped if the number of
@@ -252,7 +252,7 @@ class ConversationQueue:
         self.keeps = True
         self.is_busy = False
         self._waiting: deque[Waiting] = deque()
-        self._granted: Waiting | None = None  # until its `enter` resumes
+        self._granted: Waiting | None = None  # until its `wait` resumes
         self._running: asyncio.Task[TurnResult] | None = None
 
     def __repr__(self) -> str:
@@ -261,11 +261,6 @@ class ConversationQueue:
 
     def __len__(self) -> int:
         return self.is_busy + len(self._waiting) + self.arriving
-
-    async def enter(self, question: Question, joins: bool) -> bool:
-        """Wait for the turn of `question`; return False if it joined another or was stopped. After
-        True the caller must call `leave`."""
-        return await self.wait(self.place(question, joins))
 
     def place(self, question: Question, joins: bool) -> Waiting:
         """Put a question at the end of the queue; its turn has come if it is the only one. The
@@ -280,7 +275,8 @@ class ConversationQueue:
         return waiting
 
     async def wait(self, waiting: Waiting) -> bool:
-        """Wait for the turn of a placed question, as `enter` does."""
+        """Wait for the turn of a placed question; return False if it joined another or was stopped.
+        After True the caller must call `leave`."""
         try:
             may_run = await waiting.turn
         except asyncio.CancelledError:

@@ -200,6 +200,7 @@ class Turns:
         return result
 
     async def _log_errors(self, work: Awaitable[T]) -> T | None:
+        """Return the result of `work`, None if it fails: only the log is told, unlike below."""
         try:
             return await work
         except StorageError as error:
@@ -258,7 +259,7 @@ class Turns:
         return how many turns are left out. A background job summarises those if the model is
         capable of it. Raises StorageError."""
         queue, resources = self._queue_of(conversation), self._resources
-        if not await queue.enter(Question("", ""), joins=False):
+        if not await queue.wait(queue.place(Question("", ""), joins=False)):
             return 0
         try:
             _, turns = await resources.conversations.recall(conversation)
