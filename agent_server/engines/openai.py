@@ -263,8 +263,7 @@ class OpenAIEngine(UpstreamEngine):
                 running = running_model(await ask("GET", "/api/ps"), name)
             return info_from_ollama(shown, running)
         with suppress(ApiError):
-            listed = (await ask("GET", "/v1/model/info")).get("data")
-            return info_from_litellm(listed if isinstance(listed, list) else (), name)
+            return info_from_litellm(await ask("GET", "/v1/model/info"), name)
         return ModelInfo()
 
 

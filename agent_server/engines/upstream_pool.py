@@ -19,6 +19,7 @@ from pydantic_core import from_json
 from agent_server.engine_protocol import TRACEPARENT, Engine
 from agent_server.engines.cache_salt import CACHE_SALT
 from agent_server.engines.errors import DETAIL_PATHS, to_api_error
+from agent_server.engines.model_descriptions import objects_in
 from agent_server.errors import (
     ApiError,
     EngineMisconfigured,
@@ -506,13 +507,8 @@ class UpstreamEngine(Engine):
 
 def _cards(listed: bytes) -> list[dict[str, Any]]:
     """Parse the model cards of a list of models. Raises EngineUnavailable if it is not JSON."""
-    parsed = parse_json(listed)
-    cards = parsed.get("data") if isinstance(parsed, dict) else None
-    return [
-        card
-        for card in (cards if isinstance(cards, list) else ())
-        if isinstance(card, dict) and isinstance(card.get("id"), str)
-    ]
+    cards = objects_in(parse_json(listed), "data")
+    return [card for card in cards if isinstance(card.get("id"), str)]
 
 
 def _are_of_vllm(cards: Sequence[Mapping[str, Any]]) -> bool:

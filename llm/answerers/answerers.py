@@ -217,10 +217,8 @@ async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | 
             query = replace(query, after_id=last[0].id)
             phrase = f" since {last[0].time.astimezone(window.quoting.zone):%Y-%m-%d %H:%M}"
         else:
-            query, phrase = (
-                replace(query, since=window.time_of_question() - _WITHOUT_ABSENCE),
-                " in a day",
-            )
+            query = replace(query, since=window.time_of_question() - _WITHOUT_ABSENCE)
+            phrase = " in a day"
     [found] = await window.log.for_model(query)
     said = [event for event in found if not window.line_filter.leaves_out(event)]
     if not said:
