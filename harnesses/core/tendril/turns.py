@@ -171,8 +171,8 @@ class Turns:
         async def link_quotes() -> None:
             # So that our lines with the answer are erased with whom it quotes.
             asked = request.log_window.pending_event if request.log_window else None
-            if result.quotes and asked and (answered := await asked.wait_visible()):
-                await self._log.add_quotes(answered, result.quotes)
+            if result.quotes and asked and (question := await asked.wait_visible()):
+                await self._log.add_quotes(question, result.quotes)
 
         async def remember() -> None:
             try:
