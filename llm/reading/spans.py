@@ -59,13 +59,13 @@ def time_span(text: str, now: datetime, zone: tzinfo) -> tuple[TimeSpan, str]:
     """
     sentence, local = Sentence(text), now.astimezone(zone)
     for at in range(len(sentence)):
-        if not sentence.begins(at):
+        if not sentence.may_begin(at):
             continue
         try:
             found = _span_at(sentence, at, local)
         except (ValueError, OverflowError):  # "on 2026-02-31", "5000 years ago"
             continue
-        if found and sentence.is_end(found[1]):
+        if found and sentence.may_end(found[1]):
             (since, until), end = found
             words = sentence.between(at, end)
             before, after = sentence.matches[at].start(), sentence.matches[end - 1].end()

@@ -48,13 +48,13 @@ class UnaskedAnswers:
 
     async def prepare(self) -> None:
         """Restore the pauses of before a restart. Raises StorageError."""
-        own, turns = self._services.resources, self._services.turns
+        resources, turns = self._services.resources, self._services.turns
 
         async def ask_model(question: OpenQuestion) -> None:
             await turns.catch_errors(functools.partial(self._answer, question))
 
         self.speech = UnaskedSpeech(
-            Silences(own.database), own.clock, own.accounting.today, ask_model
+            Silences(resources.database), resources.clock, resources.accounting.today, ask_model
         )
         await self.speech.restore()
 
