@@ -226,9 +226,8 @@ class EmbeddedEngine(Engine):
                 silent = time.monotonic() - since
                 self._is_stuck = silent >= rules.unready
                 is_abandoned = http.aborted_posts != aborted_posts
-                if silent >= (
-                    min(rules.abandoned, self._timeout) if is_abandoned else self._timeout
-                ):
+                patience = min(rules.abandoned, self._timeout) if is_abandoned else self._timeout
+                if silent >= patience:
                     log.error("engine.stuck", pid=process.pid)
                     await end_child(process, TERMINATE_TIMEOUT)
                     return

@@ -552,9 +552,9 @@ class ModelCatalog:
     async def shown_name(self, name: str = "") -> str:
         """Return the name of a model as shown to people: that of the model behind an alias."""
         card = await self.card(name)
-        return (
-            (card.weights or card.root or card.id) if card else name or self._client.settings.model
-        )
+        if card is None:
+            return name or self._client.settings.model
+        return card.weights or card.root or card.id
 
 
 EMBEDDER = "multilingual-e5-small"

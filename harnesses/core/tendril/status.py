@@ -79,8 +79,7 @@ class StatusFile:
     `state` is the last one reported. `became_ready` is set when the process is ready for the first
     time. `disk_trouble` is the reason why the last report could not be written to a new file, "" if
     it could; other writes of this process will fail for the same reason. Each report includes
-    `tokens()`, the tokens used since midnight UTC by purpose, `mcp_troubles()`, why MCP servers are
-    not connected, by name, and the `mcp_tools` that MCP clients may call (`OfferedTool`, as JSON).
+    `tokens()`, the tokens used since midnight UTC by purpose, `mcp_troubles()` and `mcp_tools`.
     """
 
     def __init__(self, data: Path, name: str, asked_about: str = "") -> None:

@@ -189,9 +189,8 @@ class QuestionHandler:
             since, stream_after = clock.now(), services.networks.settings.stream_after
 
             def is_late(reply: StreamingReply) -> bool:
-                return (
-                    self._asked[conversation][-1] is not reply or clock.now() - since > LATE_AFTER
-                )
+                is_last = self._asked[conversation][-1] is reply
+                return not is_last or clock.now() - since > LATE_AFTER
 
             reply = StreamingReply(services.sender, target, stream_after, request.words, is_late)
 
