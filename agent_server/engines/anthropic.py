@@ -76,7 +76,7 @@ class AnthropicEngine(UpstreamEngine):
         if "prompt" in body:
             body = {**body, "messages": [{"role": "user", "content": body["prompt"]}]}
         asked = {**as_messages_request(body), **self._named(body)}
-        answer = await self._json(
+        answer = await self._ask_json(
             UpstreamRequest("POST", "/v1/messages/count_tokens", asked, names_model=True)
         )
         return TokenCount((), int(answer.get("input_tokens", 0)), None)
@@ -90,7 +90,7 @@ class AnthropicEngine(UpstreamEngine):
             card: Mapping[str, Any] = {}
             with suppress(EngineMisconfigured):  # an alias, or a server without cards
                 path = f"{MODELS_PATH}/{quote(name, safe='')}"
-                card = await self._json(UpstreamRequest("GET", path), upstream)
+                card = await self._ask_json(UpstreamRequest("GET", path), upstream)
             info = coalesce_info(info_from_anthropic(card), ANY_MODEL)
             longest = card.get("max_tokens")
             if isinstance(longest, int) and longest > 0:

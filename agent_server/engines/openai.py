@@ -190,7 +190,7 @@ class OpenAIEngine(UpstreamEngine):
         unsalted = {key: value for key, value in body.items() if key != CACHE_SALT}
         asked = {**unsalted, "model": body.get("model") or self._model}
         if upstream.counts_chats:
-            answer = await self._json(_post("/tokenize", asked), upstream)
+            answer = await self._ask_json(_post("/tokenize", asked), upstream)
             if isinstance(count := answer.get("count"), int):
                 limit = answer.get("max_model_len")
                 known = limit if isinstance(limit, int) else None
@@ -199,9 +199,9 @@ class OpenAIEngine(UpstreamEngine):
             upstream.counts_chats = False
         text = body.get("prompt")
         if text is None:
-            text = (await self._json(_post("/apply-template", asked), upstream)).get("prompt")
+            text = (await self._ask_json(_post("/apply-template", asked), upstream)).get("prompt")
         bare = UpstreamRequest("POST", "/tokenize", {"content": text, "add_special": True})
-        tokens = (await self._json(bare, upstream)).get("tokens")
+        tokens = (await self._ask_json(bare, upstream)).get("tokens")
         if not isinstance(tokens, list):
             raise Unsupported("the engine behind this server does not count tokens")
         return TokenCount(tuple(tokens), len(tokens), None)
@@ -222,7 +222,7 @@ class OpenAIEngine(UpstreamEngine):
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Forward an embeddings request, to the model named in `body` or else the default."""
         asked = {**body, "model": body.get("model") or self._model}
-        return await self._json(_post("/v1/embeddings", asked))
+        return await self._ask_json(_post("/v1/embeddings", asked))
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Read the list of models, then the details that other kinds of servers have."""
@@ -252,7 +252,7 @@ class OpenAIEngine(UpstreamEngine):
         """Ask as one asks llama-server, Ollama and LiteLLM; others answer none of these."""
 
         async def ask(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-            return await self._json(UpstreamRequest(method, path, body), upstream)
+            return await self._ask_json(UpstreamRequest(method, path, body), upstream)
 
         with suppress(ApiError):
             return info_from_props(await ask("GET", "/props"))

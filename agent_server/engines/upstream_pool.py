@@ -450,7 +450,7 @@ class UpstreamEngine(Engine):
             upstream.model = None  # it may have another one by now
         raise problem
 
-    async def _json(
+    async def _ask_json(
         self, request: UpstreamRequest, upstream: Upstream | None = None
     ) -> dict[str, Any]:
         """Return the JSON object that `upstream` answers, or any if it is None. Raises ApiError."""
