@@ -204,14 +204,14 @@ async def answer_about_log(
     """
     if question is not None:
         answer = await answer_from_log(retrieval, question, within, quoting, line_filter)
-        if not answer.shown and question.nick:
+        if not answer.shown and (question.nick or question.topic):
             # "what is ingrid's talk about?" may be a question about what she told of it, and she
             # need not have said "varroa" when she spoke of mites.
             own = replace(within, nick=question.nick, limit=_MAX_NEAR)
             found = await retrieval.find(text, own, vector=vector, line_filter=line_filter)
             if found.passages and found.passages[0].score >= _LIKELY_MEANT:
                 said = (found.passages[0].event,)
-                lead = "" if found.is_sure else PERHAPS_LEAD
+                lead = "" if found.is_sure and question.nick else PERHAPS_LEAD
                 return QuotedAnswer(lead, said, said, quoting, found.passages[0].score)
         return replace(answer, is_about_log=True)
     wanted = replace(within, limit=_MAX_NEAR)
@@ -239,7 +239,7 @@ async def answer_from_log(
     has opted out is quoted. Raises Unavailable.
     """
     query = replace(within, nick=question.nick, types=SPOKEN, own=False)
-    timed = question.span.within(query)
+    timed = question.span.narrow(query)
     if not question.topic:
         return await _of_person(retrieval, question, timed, quoting, line_filter)
     answer = await _about(retrieval, question, timed, quoting, line_filter)

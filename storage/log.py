@@ -199,10 +199,10 @@ class ChatLog:
         chronological batches of a few thousand. Raises Unavailable."""
         return await self.database.write(lambda db: event_table.insert(db, events))
 
-    async def add_quotes(self, answer: int, lines: Collection[int]) -> None:
-        """Record that our answer to the event `answer` repeats `lines`, so that it is erased with
+    async def add_quotes(self, question: int, lines: Collection[int]) -> None:
+        """Record that our answer to the event `question` repeats `lines`, so that it is erased with
         any of them. Raises Unavailable."""
-        work = partial(event_table.add_quotes, answer=answer, lines=lines)
+        work = partial(event_table.add_quotes, answer=question, lines=lines)
         await self.database.write(work, durable=False)
 
     async def quoted_lines(self, lines: Collection[int]) -> frozenset[int]:

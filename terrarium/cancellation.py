@@ -81,7 +81,7 @@ async def run_beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
                 task.cancel()
 
 
-def spawn_contained(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
+def spawn_contained(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, object]) -> None:
     """Run `work` in a task group. Its errors are logged as `task.failed` and do not end the other
     tasks."""
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.anthropic_translate import MessageStream, as_messages_request
-from agent_server.engines.capability_probe import coalesce_info, info_from_anthropic
+from agent_server.engines.model_descriptions import coalesce_info, info_from_anthropic
 from agent_server.engines.upstream_pool import (
     LINGER,
     MODELS_PATH,
@@ -31,9 +31,8 @@ ANY_MODEL = ModelInfo(CONTEXT_TOKENS, tools=True, vision=True, embeddings=False,
 MAX_ANSWER_TOKENS = 8_192
 """Limit of an answer, which the API requires, for a model whose card has not been read."""
 
-ANSWER_SHARE = 8
-"""The part of the window that an answer may have at most is one of so many: the API refuses prompts
-that leave no room for the longest answer."""
+MAX_ANSWER_SHARE = 1 / 8
+"""The share of the window for an answer: the API refuses prompts that leave no room for it."""
 
 
 class AnthropicEngine(UpstreamEngine):
@@ -77,7 +76,7 @@ class AnthropicEngine(UpstreamEngine):
         if "prompt" in body:
             body = {**body, "messages": [{"role": "user", "content": body["prompt"]}]}
         asked = {**as_messages_request(body), **self._named(body)}
-        answer = await self._json(
+        answer = await self._ask_json(
             UpstreamRequest("POST", "/v1/messages/count_tokens", asked, names_model=True)
         )
         return TokenCount((), int(answer.get("input_tokens", 0)), None)
@@ -91,12 +90,12 @@ class AnthropicEngine(UpstreamEngine):
             card: Mapping[str, Any] = {}
             with suppress(EngineMisconfigured):  # an alias, or a server without cards
                 path = f"{MODELS_PATH}/{quote(name, safe='')}"
-                card = await self._json(UpstreamRequest("GET", path), upstream)
+                card = await self._ask_json(UpstreamRequest("GET", path), upstream)
             info = coalesce_info(info_from_anthropic(card), ANY_MODEL)
             longest = card.get("max_tokens")
             if isinstance(longest, int) and longest > 0:
-                share = (info.context or CONTEXT_TOKENS) // ANSWER_SHARE
-                self._max_answer[model] = min(longest, share)
+                share = (info.context or CONTEXT_TOKENS) * MAX_ANSWER_SHARE
+                self._max_answer[model] = min(longest, int(share))
             return replace(info, weights=name)
 
         return await self.try_each(ask)

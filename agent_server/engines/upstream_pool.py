@@ -19,6 +19,7 @@ from pydantic_core import from_json
 from agent_server.engine_protocol import TRACEPARENT, Engine
 from agent_server.engines.cache_salt import CACHE_SALT
 from agent_server.engines.errors import DETAIL_PATHS, to_api_error
+from agent_server.engines.model_descriptions import objects_in
 from agent_server.errors import (
     ApiError,
     EngineMisconfigured,
@@ -104,7 +105,7 @@ class Upstream:
             log.warning("upstream.down", url=self.url, reason=reason)
 
     def record_delay(self, seconds: float, usual: float) -> None:
-        """Count the seconds until a first byte, where `usual` are those of the fastest other
+        """Average the seconds until a first byte, where `usual` are those of the fastest other
         upstream; eject the upstream after several slow answers in a row."""
         self.delay = seconds if self.delay is None else self.delay + 0.2 * (seconds - self.delay)
         self.slow = self.slow + 1 if seconds > max(MIN_SLOW, SLOW_FACTOR * usual) else 0
@@ -124,7 +125,7 @@ class Upstream:
             if not each.expired():
                 each.reschedule(now)
 
-    def failed(self, error: Exception, when: str) -> ApiError:
+    def record_error(self, error: Exception, when: str) -> ApiError:
         """Count a failure of the connection, and return the error of the API for it."""
         if isinstance(error, TimeoutError):
             self.record_failure("silent")
@@ -168,7 +169,7 @@ class UpstreamResponse:
         try:
             return await self._connection.read()
         except (TimeoutError, ConnectionBroken) as error:
-            raise self.upstream.failed(error, "in the middle of the answer") from error
+            raise self.upstream.record_error(error, "in the middle of the answer") from error
 
     async def next_batch(self) -> list[bytes]:
         """Return the data of the server-sent events that arrived together, none at the end. Raises
@@ -292,7 +293,7 @@ class UpstreamEngine(Engine):
         )
         self._model = config.model
         self._first_byte = config.first_byte
-        self._share = math.inf if slots is None else max(1, slots // len(self._upstreams))
+        self._slots_each = math.inf if slots is None else max(1, slots // len(self._upstreams))
         self._is_running = False
         self._turn = itertools.count()
 
@@ -410,7 +411,11 @@ class UpstreamEngine(Engine):
                 body["model"] = upstream.model
             if not upstream.takes_salt:
                 body.pop(CACHE_SALT, None)
-            content = encode(body)
+            try:
+                content = _ENCODER.encode(body).encode()
+            except ValueError:  # Infinity, NaN, or a lone surrogate, which UTF-8 cannot encode
+                text = "the request holds a number or text that JSON cannot carry"
+                raise InvalidRequest(text) from None
         if not self._is_running:
             raise EngineUnavailable("the engine is not started")
         upstream.in_flight += 1
@@ -420,10 +425,10 @@ class UpstreamEngine(Engine):
             )
         except BaseException as error:
             upstream.in_flight -= 1
-            # Of the embedded engine's watchdog: a request that was given up may still be at work.
+            # For the embedded engine's watchdog: a request that was given up may still be at work.
             upstream.aborted_posts += request.method == "POST"
             if isinstance(error, TimeoutError | ConnectFailed | ConnectionBroken):
-                raise upstream.failed(error, "before it answered") from error
+                raise upstream.record_error(error, "before it answered") from error
             raise
         # From here on `in_flight` is decremented by closing the response.
         answer = UpstreamResponse(connection, upstream)
@@ -445,7 +450,7 @@ class UpstreamEngine(Engine):
             upstream.model = None  # it may have another one by now
         raise problem
 
-    async def _json(
+    async def _ask_json(
         self, request: UpstreamRequest, upstream: Upstream | None = None
     ) -> dict[str, Any]:
         """Return the JSON object that `upstream` answers, or any if it is None. Raises ApiError."""
@@ -463,13 +468,13 @@ class UpstreamEngine(Engine):
             return up
         now = asyncio.get_running_loop().time()
         if session is not None:
-            # A full upstream comes after those that have room, whatever its rank.
             # Rendezvous hashing: when an upstream joins or leaves, the others keep their sessions.
+            # One that is full comes after those that have room.
             def rank(upstream: Upstream) -> tuple[bool, bool, bytes]:
                 named = f"{session}\0{upstream.url}".encode()
                 digest = hashlib.blake2b(named, digest_size=8).digest()
                 is_ejected = upstream.ejected_until > now
-                return is_ejected, upstream.in_flight >= self._share, digest
+                return is_ejected, upstream.in_flight >= self._slots_each, digest
 
             return sorted(up, key=rank)
         # The sort is stable: with equal load the upstreams take turns.
@@ -502,27 +507,12 @@ class UpstreamEngine(Engine):
 
 def _cards(listed: bytes) -> list[dict[str, Any]]:
     """Parse the model cards of a list of models. Raises EngineUnavailable if it is not JSON."""
-    parsed = parse_json(listed)
-    cards = parsed.get("data") if isinstance(parsed, dict) else None
-    return [
-        card
-        for card in (cards if isinstance(cards, list) else ())
-        if isinstance(card, dict) and isinstance(card.get("id"), str)
-    ]
+    cards = objects_in(parse_json(listed), "data")
+    return [card for card in cards if isinstance(card.get("id"), str)]
 
 
 def _are_of_vllm(cards: Sequence[Mapping[str, Any]]) -> bool:
     return any(card.get("owned_by") == VLLM for card in cards)
-
-
-def encode(body: Mapping[str, Any]) -> bytes:
-    """Encode a request body as JSON. Raises InvalidRequest for what JSON cannot represent."""
-    try:
-        return _ENCODER.encode(body).encode()
-    except ValueError:
-        # Infinity, NaN, or a lone surrogate, which UTF-8 cannot encode.
-        text = "the request holds a number or text that JSON cannot carry"
-        raise InvalidRequest(text) from None
 
 
 def parse_json(data: bytes) -> Any:

@@ -15,7 +15,7 @@ import structlog
 
 from agent_server.admission.admitted_engine import BYTES_PER_TOKEN, AdmittedEngine
 from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
-from agent_server.engines.capability_probe import size_in
+from agent_server.engines.model_descriptions import size_in
 from agent_server.errors import (
     ApiError,
     ContextLengthExceeded,

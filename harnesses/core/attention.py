@@ -214,7 +214,7 @@ class AttentionMixin(Tendril):
             tools=self.tools_for(Door(log=self.log.tools_within(Scope.from_places(place)))),
             values={"room": place.channel},
             priority="background",
-            profile="proactive",
+            trigger="proactive",
             keeps=False,
         )
 

@@ -16,7 +16,7 @@ from llm.prompt.log_window import LogWindow
 from llm.scheduling.cron_schedule import Timetable
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import SPOKEN, Place, Scope
-from storage.db.database import to_micros
+from storage.chat_log.event_table import id_at
 from storage.log import ChatLog, Query
 from terrarium.config import Config, ConfigError
 
@@ -50,8 +50,8 @@ class LogExcerpt:
         return LogWindow(
             log=self.log,
             place=self.place,
-            # Ids of the log follow time; our answer to their last line came after it.
-            anchor=max(said[-1].id + 1, to_micros(now) // 1000),
+            # Our answer to their last line came after it.
+            anchor=max(said[-1].id + 1, id_at(now)),
             last=_MAX_LINES,
             since=said[0].time,
             quoting=Quoting(self.zone),

@@ -14,7 +14,7 @@ import structlog
 from harnesses.core.services.peers import Origin
 from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
-from harnesses.core.tendril.status import reports
+from harnesses.core.tendril.status import read_reports
 from harnesses.core.tendril.turn import TurnRequest
 from harnesses.cron.delivery import JobOutput
 from harnesses.cron.jobs import CronJob, read_jobs
@@ -140,7 +140,7 @@ class CronTendril(Tendril):
                 log_window=log_window,
                 tools=tools,
                 priority="background",
-                profile="job",
+                trigger="job",
                 review=job.review,
                 origin=Origin(self.name, Identity("cron"), scope, priority="background"),
             )
@@ -180,6 +180,6 @@ class SystemTools:
         lines = (
             f"{each.name}: {each.state if each.is_fresh else 'gone'},"
             f" {each.tokens_today} tokens today"
-            for each in reports(self._data)
+            for each in read_reports(self._data)
         )
         return "\n".join(lines) or "nothing runs"

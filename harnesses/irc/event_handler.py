@@ -27,7 +27,7 @@ from harnesses.irc.policy.requests import (
 )
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.channel_view import LogViews
-from harnesses.irc.questions.handler import RATE_LIMITED, QuestionHandler
+from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.page_titles import PageTitles
 from harnesses.irc.questions.scheduled import ScheduledQuestions
 from harnesses.irc.questions.unasked import UnaskedAnswers
@@ -43,6 +43,7 @@ _WARN_INTERVAL = 600.0  # seconds
 MAX_KICKS, KICKS_WINDOW = 3, 3600.0
 """Kicks from a channel within `KICKS_WINDOW` seconds after which we stay away."""
 
+RATE_LIMITED = "Slow down, please: I will answer you again after a short pause."
 TOO_FAST = (
     "You answer faster than anybody types, so I take you for a bot: I hear you again after a minute"
     " of silence, or with the prefix."

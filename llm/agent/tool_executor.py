@@ -23,13 +23,12 @@ from llm.tools.toolbox import NO_KEY, EffectKey, Toolbox, ToolOptions, ToolResul
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect
 
-Trigger = Literal["standard", "command", "job", "asked", "proactive"]
-"""The reason for a run: a question (`standard`), a command that asks the model for something small,
-a scheduled job, a question from another tendril (`asked`); or, with nobody waiting, the bot's own
-initiative (`proactive`)."""
+Trigger = Literal["standard", "job", "asked", "proactive"]
+"""The reason for a run: a question (`standard`), a scheduled job, a question from another tendril
+(`asked`); or, with nobody waiting, the bot's own initiative (`proactive`)."""
 
-_ITERATIONS: dict[Trigger, float] = {"command": 2 / 3, "job": 5 / 2}  # relative to a question
-_CALLS: dict[Trigger, int] = {"proactive": 8}  # at most
+_JOB_ITERATIONS = 5 / 2  # relative to a question
+_UNASKED_CALLS = 8  # at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +65,16 @@ class RunLimits:
     def from_settings(cls, settings: AgentSettings, trigger: Trigger = "standard") -> RunLimits:
         """Derive the limits of a run from the settings, which apply to a question unchanged.
 
-        A command gets two thirds of the model calls, a scheduled job two and a half times as many;
-        unasked runs get fewer tool calls.
+        A scheduled job gets two and a half times as many model calls; unasked runs get fewer tool
+        calls.
         """
+        iterations, calls = settings.max_iterations, settings.max_tool_calls
+        is_unasked = trigger == "proactive"
         return cls(
-            iterations=max(1, round(settings.max_iterations * _ITERATIONS.get(trigger, 1))),
-            calls=min(settings.max_tool_calls, _CALLS.get(trigger, settings.max_tool_calls)),
+            iterations=round(iterations * _JOB_ITERATIONS) if trigger == "job" else iterations,
+            calls=min(calls, _UNASKED_CALLS) if is_unasked else calls,
             seconds=settings.timeout,
-            is_unasked=trigger == "proactive",
+            is_unasked=is_unasked,
         )
 
     def within(self, budget: RunBudget) -> RunLimits:

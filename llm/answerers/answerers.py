@@ -75,14 +75,16 @@ class Answerer(Protocol):
         """Return the answer, or None to leave the question to the next. Raises StorageError."""
 
 
-_CERTAIN = 0.6  # from which a fact is given
+_CERTAIN = 0.6  # certainty from which a fact is given
+_CLAIMED = 0.9  # certainty that a question is about the log, from which "nobody said" is said
+_LIKELY = 0.35  # probability from which only people here may know, so that a model would invent it
 _MAX_EVENTS = 2_000  # lines that are looked through for what was missed, and for links
 _MAX_LINES = 2  # lines quoted of what was missed
 _MAX_LINKS = 3
-_MOST_NAMED = 3  # people
+_MAX_NAMED = 3  # people
 _PRESENT_WITHIN = timedelta(minutes=10)  # after their last line somebody was not away
 _WITHOUT_ABSENCE = timedelta(hours=24)  # looked back at by who was not away
-_MAX_NAMES = 5  # words of a question that are tried as the nick of somebody who has left
+_MAX_TRIED = 5  # words of a question that are tried as the nick of somebody who has left
 _EVENT_VERBS = {
     EventType.JOIN: "joined",
     EventType.PART: "left",
@@ -128,10 +130,10 @@ class FactAnswerer:
     async def _of_log(
         self, reading: Reading, window: LogWindow, asked: AskedQuestion
     ) -> str | QuotedAnswer | None:
-        slots, within = reading.slots, window.before()
+        slots, query = reading.slots, window.before()
         match reading.kind:
             case "seen" | "present":
-                nick = slots.person or await window.nick_in(slots.names[:_MAX_NAMES])
+                nick = slots.person or await window.nick_in(slots.names[:_MAX_TRIED])
                 if nick:
                     return await _last_seen(window, nick, asked)
                 if not slots.names:
@@ -144,11 +146,11 @@ class FactAnswerer:
                 found = await window.log.read(
                     find_mentions,
                     slots.topic,
-                    replace(slots.span.within(within), nick=by_nick),
+                    replace(slots.span.narrow(query), nick=by_nick),
                     window.line_filter,
                 )
                 if not found.words:
-                    return await _in_all(window, within) or None
+                    return await _in_all(window, query) or None
                 if not found.count and reading.certainty < _CLAIMED:
                     return None  # "how many has he got left?" is not about words
                 number = f"{found.count:,} line{'' if found.count == 1 else 's'}"
@@ -156,11 +158,11 @@ class FactAnswerer:
                 about = f"{number}{by} here with: {', '.join(found.words)}."
                 # Without a line the words may not have been the topic: "how many so far?"
                 is_told = found.count or by_nick
-                return about if is_told else f"{about} {await _in_all(window, within)}"
+                return about if is_told else f"{about} {await _in_all(window, query)}"
             case "counts" if slots.person:
                 stats = await window.log.read(
                     statistics.stats,
-                    replace(slots.span.within(within), nick=slots.person, own=False),
+                    replace(slots.span.narrow(query), nick=slots.person, own=False),
                 )
                 lines = f"{stats.lines:,} line{'' if stats.lines == 1 else 's'}"
                 since = f", the first on {stats.first:%Y-%m-%d}" if stats.first else ""
@@ -168,18 +170,18 @@ class FactAnswerer:
                 return f"{who} has said {lines} here{slots.span.phrase}{since}."
             case "counts" if slots.span:
                 span = slots.span
-                told = await _in_all(window, span.within(within), span.phrase)
+                told = await _in_all(window, span.narrow(query), span.phrase)
                 return told or f"Nobody said anything here{span.phrase}."
             case "missed":
-                return await _sum_up_missed(window, slots.span.within(within), slots.span.phrase)
+                return await _sum_up_missed(window, slots.span.narrow(query), slots.span.phrase)
             case "links":
-                return await _links(window, slots.span.within(within), slots.person)
+                return await _links(window, slots.span.narrow(query), slots.person)
         return None
 
 
-async def _in_all(window: LogWindow, within: Query, phrase: str = "") -> str:
+async def _in_all(window: LogWindow, query: Query, phrase: str = "") -> str:
     """Return how many lines were said here, by how many people, and by whom most; "" if none."""
-    stats = await window.log.read(statistics.stats, replace(within, own=False), top=_MOST_NAMED)
+    stats = await window.log.read(statistics.stats, replace(query, own=False), top=_MAX_NAMED)
     most = ", ".join(f"{window.quoting.nick(nick)} {lines:,}" for nick, lines in stats.top)
     by = "1 person" if stats.people == 1 else f"{stats.people} people, most by {most}"
     return f"In all {stats.lines:,} lines{phrase} by {by}." if most else ""
@@ -215,17 +217,15 @@ async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | 
             query = replace(query, after_id=last[0].id)
             phrase = f" since {last[0].time.astimezone(window.quoting.zone):%Y-%m-%d %H:%M}"
         else:
-            query, phrase = (
-                replace(query, since=window.time_of_question() - _WITHOUT_ABSENCE),
-                " in a day",
-            )
+            query = replace(query, since=window.time_of_question() - _WITHOUT_ABSENCE)
+            phrase = " in a day"
     [found] = await window.log.for_model(query)
     said = [event for event in found if not window.line_filter.leaves_out(event)]
     if not said:
         return f"Nothing was said here{phrase}."
     speakers = Counter(event.nick for event in said)
     most = ", ".join(
-        f"{window.quoting.nick(nick)} {count}" for nick, count in speakers.most_common(_MOST_NAMED)
+        f"{window.quoting.nick(nick)} {count}" for nick, count in speakers.most_common(_MAX_NAMED)
     )
     people = "1 person" if len(speakers) == 1 else f"{len(speakers)} people"
     lines = "1 line" if len(said) == 1 else f"{len(said):,} lines"
@@ -276,16 +276,10 @@ SELF = (
 )
 NOT_SAID = "I find nothing about that in what was said here."
 
-_CLAIMED = 0.9  # certainty that a question is about the log, from which "nobody said" is said
-_LIKELY = 0.35  # probability from which only people here may know, so that a model would invent it
-
 _ASKED = frozenset({"follow_up", "general"})
 """The kinds of questions that a tiny model is asked: what follows up may be general, too."""
 _ABOUT = frozenset({"about_bot", "help"})
 _ACTS = frozenset({"order", "tell", "schedule"})
-_REMINDERS = frozenset({"remind"})
-_STATEMENTS = frozenset({"statement"})
-_SMALL_TALK = frozenset({"small_talk"})
 
 COURTESIES = {
     "hello": "Hello! Ask me something.",
@@ -337,13 +331,13 @@ class HonestAnswerer:
             return None
         if not reading.kind or reading.is_one_of(_ASKED):
             return DirectAnswer(ONLY_ENGLISH, "honest") if reading.is_foreign else None
-        if reading.is_one_of(_SMALL_TALK):
+        if reading.sure_kind == "small_talk":
             text = COURTESIES.get(reading.courtesy, TAKEN_NOTE)
         elif reading.is_one_of(_ABOUT):
             text = SELF
-        elif reading.is_one_of(_STATEMENTS):
+        elif reading.sure_kind == "statement":
             text = TAKEN_NOTE
-        elif reading.is_one_of(_REMINDERS):  # those that can be set are, before
+        elif reading.sure_kind == "remind":  # those that can be set are, before
             text = NO_REMINDERS if without_time(reading.slots.words) else NO_TIME
         elif reading.is_one_of(_ACTS):
             text = CANNOT

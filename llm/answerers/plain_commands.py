@@ -92,10 +92,10 @@ def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
             return PlainCommand("schedule", slots.words, (order,)) if order else None
         case "cancel_reminder":
             beside = words_beside_frame(reading.text, kind)
-            what = str(slots.number) if slots.number is not None else beside
+            what = beside if slots.number is None else str(slots.number)
             # Without a name or a number they are listed: a vague wish cancels nothing.
             words = f"cancel {what}" if what else ""
-            is_whole = beside in (str(slots.number), "all")
+            is_whole = beside == "all" or (slots.number is not None and beside == what)
             return PlainCommand("reminders", words, () if is_whole else None)
         case "remember" if slots.words:
             return PlainCommand("remember", slots.words, (slots.words,))

@@ -20,7 +20,6 @@ from llm.client.profile import ModelCard
 from llm.client.response import (
     AnswerFilter,
     CompletionAnswer,
-    Heartbeat,
     OnText,
     ResponseAccumulator,
     read_body,
@@ -52,10 +51,9 @@ _CONNECT_TIMEOUT = 2.0  # seconds
 _IDLE_CONNECTIONS = 20
 _RETRY_SECONDS = 5.0  # seconds for which a server that is away or full is retried
 _MIN_WAIT, _MAX_WAIT = 0.1, 1.0  # seconds between two attempts
-_MIN_RATIO, _MAX_RATIO = 1 / 8, 2.0  # what a tokenizer may yield
+_MIN_RATIO, _MAX_RATIO = 1 / 8, 2.0  # tokens per character that a tokenizer may yield
 _ESTIMATE_MARGIN = 1.05
-# The share of a turn's time for which the model may be silent in one call.
-_READ_TIMEOUT_SHARE = 0.4
+_CALL_TIMEOUT_SHARE = 0.4  # of a turn's time, which one call of the model may take, silent or not
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _log = structlog.get_logger()
@@ -82,6 +80,18 @@ class EmbeddingsAnswer(BaseModel):
 
     model: str
     data: list[VectorPart]
+
+
+class Heartbeat(BaseModel):
+    """The heartbeat of a tendril, the body of `PUT /v1/tendrils/NAME`."""
+
+    state: str
+    tools: list[str]
+    pending: int
+    tokens_today: int
+    counters: dict[str, float] = {}
+    gauges: dict[str, float] = {}
+    disk_trouble: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +148,7 @@ class AgentClient:
         self.settings = settings
         self._spend = spend
         self._trouble: SetupError | None = None
-        self._report_refused: KeyRefused | None = None
+        self._heartbeat_refused: KeyRefused | None = None
         # Tokens and characters of the latest prompts by model.
         self._sizes: dict[str, tuple[float, float]] = {}
 
@@ -157,7 +167,7 @@ class AgentClient:
             if not (key.isascii() and key.isprintable()):
                 raise ConfigError("[agent] api_key has characters that HTTP cannot carry")
             headers["authorization"] = f"Bearer {key}"
-        patience = _READ_TIMEOUT_SHARE * settings.timeout
+        patience = _CALL_TIMEOUT_SHARE * settings.timeout
         try:
             http = httpx2.AsyncClient(
                 base_url=settings.server_url,
@@ -183,7 +193,7 @@ class AgentClient:
     @property
     def trouble(self) -> str:
         """Advice for the operator while only they can make the server answer us; else ""."""
-        return str(self._trouble or self._report_refused or "")
+        return str(self._trouble or self._heartbeat_refused or "")
 
     def model_of(self, options: RequestOptions) -> str:
         """Return the name of the model that a request with `options` asks for."""
@@ -216,19 +226,19 @@ class AgentClient:
 
         # Each attempt has its own filter and accumulator: nothing of a broken answer remains.
         async def attempt() -> None:
-            text = AnswerFilter(
+            answer_filter = AnswerFilter(
                 messages,
                 may_be_silent=options.may_be_silent,
                 filters_output=options.filters_output,
                 limit=options.limit,
             )
-            tried.append(ResponseAccumulator(on_text, text))
+            tried.append(ResponseAccumulator(on_text, answer_filter))
             async with self._request("POST", "/v1/chat/completions", body, options) as response:
                 self._trouble = None
                 await tried[-1].read(response)
 
         try:
-            async with asyncio.timeout(seconds := _READ_TIMEOUT_SHARE * self.settings.timeout):
+            async with asyncio.timeout(seconds := _CALL_TIMEOUT_SHARE * self.settings.timeout):
                 try:
                     await _with_retry(attempt, tried)
                 except RequestRejected as error:
@@ -340,7 +350,7 @@ class AgentClient:
         in_order = sorted(answer.data, key=lambda part: part.index)
         return answer.model, [part.embedding for part in in_order]
 
-    async def model(self, name: str) -> ModelCard | None:
+    async def card(self, name: str) -> ModelCard | None:
         """Return the card of a model or an alias, None if the server has none of that name.
 
         Raises ModelError.
@@ -355,15 +365,16 @@ class AgentClient:
                 return None
             raise
 
-    async def report(self, name: str, report: Heartbeat) -> None:
+    async def send_heartbeat(self, name: str, heartbeat: Heartbeat) -> None:
         """Send the heartbeat of the tendril `name` to the server. Raises ModelError."""
         # A refusal is not left to `_trouble`, which the next success of another request clears.
-        before, self._report_refused = self._report_refused, None
+        before, self._heartbeat_refused = self._heartbeat_refused, None
         try:
-            async with self._request("PUT", f"/v1/tendrils/{quote(name)}", report.model_dump()):
+            path = f"/v1/tendrils/{quote(name)}"
+            async with self._request("PUT", path, heartbeat.model_dump()):
                 self._trouble = None if self._trouble is before else self._trouble
         except KeyRefused as error:
-            self._report_refused = error
+            self._heartbeat_refused = error
             raise
 
     async def _ask(
@@ -477,7 +488,7 @@ class ModelCatalog:
     def __init__(self, client: AgentClient) -> None:
         self._client = client
         self._cards: dict[str, tuple[float, ModelCard | None]] = {}
-        self._missed: set[str] = set()
+        self._missed: set[str] = set()  # the unknown names that have been logged
 
     async def fast(self) -> str:
         """Return the name of the model for background work; "" for the configured one."""
@@ -517,7 +528,7 @@ class ModelCatalog:
         if now - asked < (_CARD_SECONDS if settled else _UNTESTED_CARD_SECONDS):
             return card
         try:
-            card = await self._client.model(name)
+            card = await self._client.card(name)
         except RequestRejected:
             card = None  # a server that has no `/v1/models/NAME`
         except ModelError:
@@ -527,7 +538,7 @@ class ModelCatalog:
         self._cards[name] = (now, card)
         return card
 
-    async def tool_judgement(self, name: str = "") -> bool | None:
+    async def chooses_tools(self, name: str = "") -> bool | None:
         """Return whether a model chooses well when to use a tool; None while that is unknown, as
         the server was not reached or has not tested it.
 
@@ -541,9 +552,9 @@ class ModelCatalog:
     async def shown_name(self, name: str = "") -> str:
         """Return the name of a model as shown to people: that of the model behind an alias."""
         card = await self.card(name)
-        return (
-            (card.weights or card.root or card.id) if card else name or self._client.settings.model
-        )
+        if card is None:
+            return name or self._client.settings.model
+        return card.weights or card.root or card.id
 
 
 EMBEDDER = "multilingual-e5-small"
@@ -573,15 +584,15 @@ class Reader:
             return Reading(text)
         if len(vector) != DIMENSIONS:  # another model's, of a server that is not ours
             return Reading(text)
-        head = classifier()
-        features = head.features(said, vector)
-        kinds = features.probabilities(head.kinds)
+        weights = classifier()
+        features = weights.features(said, vector)
+        kinds = features.probabilities(weights.kinds)
         kind = max(kinds, key=kinds.__getitem__)
         return Reading(
             text,
             kinds,
-            features.probabilities(head.languages),
-            features.probabilities(head.courtesies) if kind == "small_talk" else {},
+            features.probabilities(weights.languages),
+            features.probabilities(weights.courtesies) if kind == "small_talk" else {},
             read_slots(kind, text, around),
             vector,
         )

@@ -25,7 +25,7 @@ from pydantic import BaseModel, Field
 from llm.messages.message import CHARACTERS_PER_TOKEN
 from llm.reading.reading import Reading, refers_back
 
-_MAX_PIECE = 6  # words; another request needs a verb and something to do it to
+_MAX_PIECE = 6  # words of what a form took over; another request needs a verb and its object
 _ANOTHER_CLAUSE = re.compile(
     r"[,;:.?!](?:\s|$)|\b(?:and|or|but|then|because|if|whether|what|who|whose|where|why|how|which|when"
     r"|und|oder|aber|dann|weil|ob|was|wer|wo|warum|wie|welche[rns]?|wann|wenn)\b",
@@ -43,7 +43,7 @@ _LARGE_FROM = 10_000_000_000  # parameters; from here on the window is the only 
 _FRESH_SECONDS = 1.5
 """Seconds of reading uncached prompt that a person waits for. The speed is known only of the engine
 on this machine's CPU, from its own timings: elsewhere latency says nothing about it."""
-_MIN_TOKENS = 500  # tokens; even on a slow machine the conversation around a question must be seen
+_MIN_TOKENS = 500  # even on a slow machine the conversation around a question must be seen
 
 _LONG_RESULT, _SHORT_RESULT = 20_000, 2_500
 """Characters of a tool's result, for a large window and for the smallest."""
@@ -66,7 +66,7 @@ class CapabilitiesPart(BaseModel):
 class ModelCard(BaseModel):
     """The response of `/v1/models/NAME`; `root` is the model that an alias stands for.
 
-    `max_model_len` and `window` are the tokens of prompt and answer together in one request,
+    `max_model_len` is the window: the tokens of prompt and answer together in one request,
     `parameters` the number of the model's parameters, `prompt_tokens_per_second` the speed at which
     an engine on the server's own processor reads an uncached prompt, `profile` the profile that
     `[model] profile` sets, `weights` the model that is loaded, `gpus` the GPUs that it uses,
@@ -77,7 +77,6 @@ class ModelCard(BaseModel):
     id: str
     root: str | None = None
     max_model_len: int | None = None
-    window: int | None = None
     parameters: int | None = None
     prompt_tokens_per_second: float | None = None
     profile: str | None = None
@@ -168,9 +167,8 @@ class Profile:
         if card.prompt_tokens_per_second is not None:
             soon = max(_MIN_TOKENS, round(_FRESH_SECONDS * card.prompt_tokens_per_second))
             most = soon if most is None else min(most, soon)
-        share = [card.max_model_len * _RESULT_SHARE] if card.max_model_len else []
-        half = [most / 2] if most else []
-        tokens = min([*share, *half], default=_LONG_RESULT)
+        bounds = [(card.max_model_len or 0) * _RESULT_SHARE, (most or 0) / 2]
+        tokens = min(filter(None, bounds), default=_LONG_RESULT / CHARACTERS_PER_TOKEN)
         fitting = max(_SHORT_RESULT, round(tokens * CHARACTERS_PER_TOKEN))
         return replace(
             profile,

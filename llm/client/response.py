@@ -123,18 +123,6 @@ class CompletionAnswer(BaseModel):
     usage: dict[str, Any] = {}
 
 
-class Heartbeat(BaseModel):
-    """The heartbeat of a tendril, the body of `PUT /v1/tendrils/NAME`."""
-
-    state: str
-    tools: list[str]
-    pending: int
-    tokens_today: int
-    counters: dict[str, float] = Field(default_factory=dict)
-    gauges: dict[str, float] = Field(default_factory=dict)
-    disk_trouble: bool = False
-
-
 MISCONFIGURED = "engine_misconfigured"
 """The code of errors that only the agent server's operator can fix."""
 
@@ -459,9 +447,9 @@ class ResponseAccumulator:
     """Assembles a reply from the events of a response; each piece of its text that passes the
     filter is given to `on_text`."""
 
-    def __init__(self, on_text: OnText | None, text: AnswerFilter) -> None:
+    def __init__(self, on_text: OnText | None, answer_filter: AnswerFilter) -> None:
         self._on_text = on_text
-        self._text = text
+        self._filter = answer_filter
         self._thought = ""
         self._left = _MAX_ANSWER_LENGTH  # of the text, in characters
         self._calls: dict[int, ToolCall] = {}
@@ -473,12 +461,12 @@ class ResponseAccumulator:
     @property
     def is_full(self) -> bool:
         """True if enough of the answer has arrived; the rest is left unread."""
-        return self._left <= 0 or self._text.has_ended
+        return self._left <= 0 or self._filter.has_ended
 
     @property
     def has_shown_text(self) -> bool:
         """True if a piece was given to `on_text`, so that a retry would show it twice."""
-        return bool(self._on_text and self._text.shown)
+        return bool(self._on_text and self._filter.shown)
 
     async def read(self, response: httpx2.Response) -> None:
         """Read a stream until the answer is full, or an unstreamed answer. Raises ModelError."""
@@ -505,7 +493,7 @@ class ResponseAccumulator:
             raise RequestRejected(f"{kind or 'something'} is no answer of an OpenAI API", 200)
         if not self._done and not self.is_full:
             raise Unreachable("the answer ended before its end")
-        await self._show(self._text.finish())
+        await self._show(self._filter.finish())
 
     async def _add(self, data: bytes) -> None:
         """Process the data of one event, or an unstreamed answer."""
@@ -527,7 +515,7 @@ class ResponseAccumulator:
             self._thought = (self._thought + (delta.reasoning_content or ""))[:_MAX_ANSWER_LENGTH]
             if piece := (delta.content or "")[: max(0, self._left)]:
                 self._left -= len(piece)
-                await self._show(self._text.feed(piece))
+                await self._show(self._filter.feed(piece))
             for position, part in enumerate(delta.tool_calls or ()):
                 index = position if part.index is None else part.index
                 # A made-up id for servers that send none: tool results refer to calls by id.
@@ -548,7 +536,7 @@ class ResponseAccumulator:
     def reply(self) -> ModelReply:
         """Return the whole reply."""
         finish_reason = "overlong" if self._left <= 0 else self._finish_reason or "stop"
-        text, usage = self._text.shown.lstrip(), self._usage
+        text, usage = self._filter.shown.lstrip(), self._usage
         if self.is_full and not usage.prompt:  # the server could not report it yet
             usage = TokenUsage(0, self._pieces)
         return ModelReply(
@@ -557,7 +545,7 @@ class ResponseAccumulator:
             self._thought.strip(),
             tuple(call for _, call in sorted(self._calls.items())),
             usage,
-            self._text.silent,
+            self._filter.silent,
             finish_reason,
-            self._text.filters,
+            self._filter.filters,
         )

@@ -63,7 +63,7 @@ class AgentSettings(Settings):
     timeout: float = Field(
         300,
         gt=0,
-        description="wall time of one turn, in seconds; the model may be silent for 2/5 of it",
+        description="wall time of one turn, in seconds; one call of the model may take 2/5 of it",
     )
     trace_days: int = Field(
         14, ge=0, description="how long the traces of turns are kept; 0: the newest 20,000"

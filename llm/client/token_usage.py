@@ -113,10 +113,10 @@ class TokenAccounting:
 
 @dataclass(frozen=True, slots=True)
 class TokenCountResult:
-    """The tokens of a prompt, and how many of the model's context window are there for prompts."""
+    """The tokens of a prompt, and how many it may have beside the answer in the model's window."""
 
     tokens: int
-    window: int
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class TokenCounter:
         self, options: RequestOptions, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
     ) -> TokenCountResult:
         """Return the tokens of a prompt: exactly, estimated, or as an upper bound within the
-        window; and the window without the part that is kept for the answer.
+        limit; and that limit.
 
         Images are estimated; they are not sent for counting and not kept. Raises ModelError.
         """
@@ -165,15 +165,15 @@ class TokenCounter:
             length = len(before.messages)
             added = [str(wire(each)).encode("utf-8", "replace") for each in words[length:]]
             most = before.tokens + sum(_MAX_TEMPLATE_TOKENS + len(each) for each in added) + shown
-            if words[:length] == before.messages and most <= self._room(options):
-                return TokenCountResult(most, self._room(options))
+            if words[:length] == before.messages and most <= self._limit(options):
+                return TokenCountResult(most, self._limit(options))
         exact = await self._exact(model, words, tools)
         tokens = self._client.estimate(words, tools, model) if exact is None else exact
         self._counted[key] = _Counted(words, tools, tokens, exact is not None)
         self._counted.move_to_end(key)
         if len(self._counted) > _MAX_KNOWN_PROMPTS:
             self._counted.popitem(last=False)
-        return TokenCountResult(tokens + shown, self._room(options))
+        return TokenCountResult(tokens + shown, self._limit(options))
 
     def shrink(self, options: RequestOptions) -> None:
         """Take half the window of a model, whose server refused the last prompt as too long."""
@@ -191,8 +191,8 @@ class TokenCounter:
         """Return the tokens as the server counts them, else None; take note of the window."""
         now = asyncio.get_running_loop().time()
         card = await self._catalog.card(model)
-        if card and (window := card.max_model_len or card.window):
-            self._stated[model] = window
+        if card and card.max_model_len:
+            self._stated[model] = card.max_model_len
         if now < self._recheck.get(model, 0):
             return None
         try:
@@ -208,7 +208,7 @@ class TokenCounter:
             return None
         return counted.count
 
-    def _room(self, options: RequestOptions) -> int:
+    def _limit(self, options: RequestOptions) -> int:
         """Return the tokens of the window that the answer leaves to the prompt."""
         window = self._window(self._client.model_of(options))
         return window - (options.max_tokens or min(window // 4, _MAX_ANSWER_RESERVE))

@@ -119,7 +119,7 @@ class TendrilMemory:
         """
         if self.settings.learn != "auto":
             return self.settings.learn == "on"
-        judgement = await self.catalog.tool_judgement(await self.catalog.fast())
+        judgement = await self.catalog.chooses_tools(await self.catalog.fast())
         if judgement is None:
             raise Unreachable("it is not known yet whether the model can be trusted with memories")
         return judgement

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from llm.client.profile import Profile
-from llm.messages.errors import ContextTooLong
+from llm.messages.errors import ContextTooLong, Unsure
 from llm.messages.message import CHARACTERS_PER_TOKEN, Message, ShownText, escape_tags
 from llm.prompt.context_manager import Counter, PromptInput, texts_shown
 from llm.reading.reading import ABOUT_TALK, GOING_ON, Reading
@@ -73,7 +73,8 @@ class CompactPromptContext:
                 if not (quoted and self._profile.quotes == "all"):
                     self._quoted = quoted
                     said = (m["content"] for m in reversed(messages) if m["role"] == "assistant")
-                    if answer := next(said, None):  # without the tool calls
+                    answer = next(said, None)  # without the tool calls
+                    if answer and answer != Unsure.sentence:
                         shown = _LINK.sub("", answer)[:_MAX_ANSWER_LENGTH]
                         question = asked(escape_tags(messages[0]["content"]))
                         self.past = [question, {"role": "assistant", "content": shown}]
@@ -114,12 +115,12 @@ class CompactPromptContext:
             if characters <= self._limit:
                 return messages
             counted = await count(messages)
-            if counted.tokens <= counted.window:
+            if counted.tokens <= counted.limit:
                 return messages
             if not self._lines:
-                raise ContextTooLong(f"{counted.tokens} tokens, room for {counted.window}")
+                raise ContextTooLong(f"{counted.tokens} tokens, room for {counted.limit}")
             # As many as are surely too much, as each count is a request.
-            excess = float(counted.tokens - counted.window)
+            excess = float(counted.tokens - counted.limit)
             while self._lines and excess > 0:
                 excess -= len(self._drop_line()) / CHARACTERS_PER_TOKEN
 

@@ -112,7 +112,7 @@ class PromptContext:
         self._share, self._most_tokens = share, math.inf if most_tokens is None else most_tokens
         self._now = now
         self._zone = given.log_window.quoting.zone if given.log_window else UTC
-        self._window = 0  # tokens; 0: not known yet
+        self._prompt_limit = 0  # tokens; 0: not known yet
         self._characters = 0  # of lines and turns
         self._stored: list[Turn] = []
         self._turns: list[Turn] = []
@@ -131,15 +131,15 @@ class PromptContext:
         """
         kept = list(steps)
         counted = await count(self._messages(kept))
-        if counted.window != self._window:
-            self._window = counted.window
+        if counted.limit != self._prompt_limit:
+            self._prompt_limit = counted.limit
             self._sections = within(
-                self._sections, self._window * CHARACTERS_PER_TOKEN // _SECTIONS_SHARE
+                self._sections, self._prompt_limit * CHARACTERS_PER_TOKEN // _SECTIONS_SHARE
             )
-            most = min(int(self._window * self._share), self._most_tokens)
+            most = min(int(self._prompt_limit * self._share), self._most_tokens)
             await self._fill(int(most * CHARACTERS_PER_TOKEN))
             counted = await count(self._messages(kept))
-        while counted.tokens > counted.window:
+        while counted.tokens > counted.limit:
             if not (
                 _leave_out_result(kept, spared=1)
                 or (self._lines and await self._fill(self._characters // 2))
@@ -148,7 +148,7 @@ class PromptContext:
                 or _leave_out_result(kept, spared=0)
                 or _leave_out(self._sections, 0)
             ):
-                raise ContextTooLong(f"{counted.tokens} tokens, room for {counted.window}")
+                raise ContextTooLong(f"{counted.tokens} tokens, room for {counted.limit}")
             counted = await count(self._messages(kept))
         return self._messages(kept)
 

@@ -10,8 +10,8 @@ from datetime import date, time, timedelta
 from llm.reading.numbers import Duration
 from llm.reading.vocabulary import Sentence
 
-_YEARS = range(1, 10_000)
-_MOST_CLOCKS = 24  # in a list
+_YEARS = range(1, 10_000)  # that a `date` may have
+_MAX_CLOCKS = 24  # in a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +169,8 @@ def _date(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
             if named := sentence.phrase("month", end) or sentence.phrase("month", of):
                 return _with_year(sentence, Day(month=int(named[0]), day=day), named[1])
             second = sentence.word(end)
-            if (
-                has_dot
-                and second.isdecimal()
-                and len(second) < 3
-                and sentence.is_glued(end + 1)
-                and sentence.word(end + 1) == "."
-            ):
+            is_dotted = sentence.is_glued(end + 1) and sentence.word(end + 1) == "."
+            if has_dot and second.isdecimal() and len(second) < 3 and is_dotted:
                 return _with_year(sentence, Day(month=int(second), day=day), end + 2)
             if on and (ordinal or has_dot):
                 return Day(day=day), sentence.skip("of_month", end)
@@ -204,7 +199,9 @@ def _near(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
 
 def _with_part(sentence: Sentence, day: Day, at: int) -> tuple[Day, int]:
     part = sentence.phrase("in_part", at) or sentence.phrase("part", at)
-    return (replace(day, part=part[0]), part[1]) if part and sentence.is_end(part[1]) else (day, at)
+    if part and sentence.may_end(part[1]):
+        return replace(day, part=part[0]), part[1]
+    return day, at
 
 
 def _weekday(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
@@ -293,7 +290,7 @@ def clocks_at(
         return None
     clocks, end = [first[0]], first[1]
     listed, after = list(clocks), end  # those after commas count if it is sure that they are some
-    while len(listed) < _MOST_CLOCKS:
+    while len(listed) < _MAX_CLOCKS:
         start = after + (sentence.word(after) == ",")
         joint = sentence.phrase("and", start)
         following = clock_at(sentence, joint[1] if joint else start, listed=True)
@@ -324,14 +321,11 @@ def clock_at(sentence: Sentence, at: int, *, listed: bool = False) -> tuple[Cloc
     past = sentence.phrase("past_hour", start)
     number = past[1] if past else start
     hour, _, minute = sentence.word(number).replace(".", ":").partition(":")
+    is_minute = not minute or (len(minute) == 2 and minute.isdecimal())
     in_words = sentence.phrase("number", number)
     if in_words and 1 <= int(in_words[0]) <= 12:
         hour, end = in_words
-    elif (
-        hour.isdecimal()
-        and len(hour) < 3
-        and (not minute or (len(minute) == 2 and minute.isdecimal()))
-    ):
+    elif hour.isdecimal() and len(hour) < 3 and is_minute:
         end = number + 1
     else:
         return None
@@ -355,7 +349,7 @@ def clock_at(sentence: Sentence, at: int, *, listed: bool = False) -> tuple[Cloc
     if part := sentence.phrase("in_part", end):
         clock, end, is_clear = replace(clock, part=part[0]), part[1], True
     goes_on = not goes_no_further(sentence, end)
-    if not sentence.is_end(end) or (sentence.is_glued(end) and sentence.word(end) in "%€$£"):
+    if not sentence.may_end(end) or (sentence.is_glued(end) and sentence.word(end) in "%€$£"):
         return None
     is_hour = (preposition and clock.hour > 1) or (not goes_on and (preposition or listed))
     if in_words and not is_clear and not is_hour:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from llm.reading.vocabulary import Sentence
 
 _MAX_DIGITS = 12
-_MOST_TOKENS = 24  # of a duration
+_MAX_TOKENS = 24  # of a duration
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _SECONDS["fortnight"] = 2 * _SECONDS["week"]
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
@@ -52,8 +52,8 @@ def numbers_in_digits(text: str) -> str:
     21". An article alone is no number."""
     sentence, at, parts, done = Sentence(text), 0, [], 0
     while at < len(sentence):
-        found = number_at(sentence, at) if sentence.begins(at) else None
-        if found and sentence.is_end(found[1]) and sentence.word(found[1] - 1).isalpha():
+        found = number_at(sentence, at) if sentence.may_begin(at) else None
+        if found and sentence.may_end(found[1]) and sentence.word(found[1] - 1).isalpha():
             value = found[0]
             told = str(value) if value.denominator == 1 else str(float(value))
             parts += [text[done : sentence.matches[at].start()], told]
@@ -67,14 +67,10 @@ def number_at(sentence: Sentence, at: int) -> tuple[Fraction, int] | None:
     word = sentence.word(at)
     if word[:1].isdecimal() and word.isascii():
         after = at + 1
-        if (
-            sentence.word(after) == ","
-            and sentence.is_glued(after)
-            and sentence.is_glued(after + 1)
-        ):
-            cents = sentence.word(after + 1)
-            is_decimal = cents.isdecimal() and len(cents) < 3  # "1,5 Stunden"
-            word, after = (f"{word}.{cents}", after + 2) if is_decimal else (word, after)
+        cents = sentence.word(after + 1)
+        is_glued = sentence.is_glued(after) and sentence.is_glued(after + 1)
+        if sentence.word(after) == "," and is_glued and cents.isdecimal() and len(cents) < 3:
+            word, after = f"{word}.{cents}", after + 2  # "1,5 Stunden"
         digits, _, decimals = word.partition(".")
         if not (digits + decimals).isdecimal() or len(word) > _MAX_DIGITS:
             return None
@@ -129,12 +125,12 @@ def duration_at(sentence: Sentence, at: int) -> tuple[Duration, int] | None:
     """Return the duration at a position, and the position after it: "2 days, 3 hours and 5 min"."""
     months = seconds = Fraction(0)
     unit, count, end, start = "", Fraction(1), at, at
-    while start < at + _MOST_TOKENS and (part := _part_at(sentence, start)):
+    while start < at + _MAX_TOKENS and (part := _part_at(sentence, start)):
         count, unit, end = part
         added = Duration.of(count, unit)
         months, seconds = months + added.months, seconds + added.seconds
         minutes = sentence.word(end)
-        is_last = sentence.is_glued(end) and sentence.is_end(end + 1)
+        is_last = sentence.is_glued(end) and sentence.may_end(end + 1)
         if unit == "hour" and is_last and minutes.isdecimal() and len(minutes) == 2:
             seconds, end = seconds + 60 * int(minutes), end + 1  # "1h30"
         start = end + 1 if sentence.word(end) == "," else end
@@ -152,7 +148,7 @@ def _part_at(sentence: Sentence, at: int) -> tuple[Fraction, str, int] | None:
     unit = sentence.phrase("unit", count[1])
     if unit is None and sentence.word(count[1] - 1)[-1].isdecimal():
         unit = sentence.phrase("short_unit", count[1])
-    if unit is None or not (sentence.is_end(unit[1]) or sentence.word(unit[1]).isdecimal()):
+    if unit is None or not (sentence.may_end(unit[1]) or sentence.word(unit[1]).isdecimal()):
         return None
     half = sentence.phrase("and_half", unit[1])
     more = Fraction(half[0]) if half else Fraction(0)

@@ -17,10 +17,11 @@ from pathlib import Path
 from llm.reading.spans import ALL_TIME, TimeSpan, time_span
 from llm.reading.vocabulary import plain_word
 
-_TOKEN = re.compile(r"[^\s,;!?.\"“”„()]+(?:\.[^\s,;!?.\"]+)*")
+# Unlike a token of `vocabulary`, a word keeps a nick whole: "ada|away", "keith_w".
+_WORD = re.compile(r"[^\s,;!?.\"“”„()]+(?:\.[^\s,;!?.\"]+)*")
 _NICK_END = re.compile(r"(?<=.)[\W\d_].*\Z")  # "keith_w", "phil77", "ada|away"
-_MAX_LENGTH = 1_000  # characters that are looked through: the patterns of times block
-_ENDS = " \t,.;:!?¿¡…()-–\"'"
+_MAX_LENGTH = 1_000  # characters that are looked through, which blocks the event loop
+_PUNCTUATION = " \t,.;:!?¿¡…()-–\"'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def read_slots(kind: str, text: str, around: Surroundings) -> Slots:
     if not uses:
         return Slots()
     span, rest = time_span(text, around.now, around.zone) if "topic" in uses else (ALL_TIME, text)
-    words = [word.strip(_ENDS) for word in _TOKEN.findall(rest)]
+    words = [word.strip(_PUNCTUATION) for word in _WORD.findall(rest)]
     slots = Slots(words=strip_frame(text, kind) if "words" in uses else "", span=span)
     if "number" in uses:
         numbers = [int(word.lstrip("#")) for word in words if word.lstrip("#").isdecimal()]
@@ -106,7 +107,7 @@ def strip_frame(text: str, kind: str) -> str:
     rest = " ".join(text.split())
     while rest:
         word, _, after = rest.partition(" ")
-        bare = plain_word(word.strip(_ENDS))
+        bare = plain_word(word.strip(_PUNCTUATION))
         # "an" joins in German, and is an article in "set an alarm".
         is_article = bare in own and plain_word(after.partition(" ")[0]) in own
         if (bare in frames.joins and not is_article) or (word.endswith(":") and bare in beginning):
@@ -118,46 +119,42 @@ def strip_frame(text: str, kind: str) -> str:
     first, _, after = rest.partition(" ")  # "about it: the rest"
     rest = after if first == ":" else rest
     rest = rest.strip(" ,:;").rstrip(" .!?")
-    while plain_word(rest.rpartition(" ")[2].strip(_ENDS)) in frames.closings:
-        rest = rest.rpartition(" ")[0].rstrip(_ENDS)
+    while plain_word(rest.rpartition(" ")[2].strip(_PUNCTUATION)) in frames.closings:
+        rest = rest.rpartition(" ")[0].rstrip(_PUNCTUATION)
     return rest
 
 
 def words_beside_frame(text: str, kind: str) -> str:
     """Return the words of a sentence that belong to no frame of this kind, wherever they stand."""
-    frame, words = _frame_of(kind), (word.strip(_ENDS) for word in text.split())
+    frames, words = _frames(), (word.strip(_PUNCTUATION) for word in text.split())
+    frame = frames.courtesies | frames.joins | frames.beginnings.get(kind, frozenset())
     return " ".join(word for word in words if word and plain_word(word) not in frame)
 
 
-@cache
-def _frame_of(kind: str) -> frozenset[str]:
-    frames = _frames()
-    return frames.courtesies | frames.joins | frames.beginnings.get(kind, frozenset())
+def _plain_words(text: str) -> list[str]:
+    return [plain_word(word.strip(_PUNCTUATION)) for word in text.split()]
 
 
 def speaks_of_all(text: str) -> bool:
     """Return whether a text speaks of all people here, without their names: "remind us"."""
-    group = _frames().group
-    return any(plain_word(word.strip(_ENDS)) in group for word in text.split())
+    return not _frames().group.isdisjoint(_plain_words(text))
 
 
 def asks_for_everybody(text: str) -> bool:
     """Return whether a question is about all who are here: "who is here", "is anyone around"."""
-    everybody = _frames().everybody
-    return any(plain_word(word.strip(_ENDS)) in everybody for word in text.split())
+    return not _frames().everybody.isdisjoint(_plain_words(text))
 
 
 def names_nothing(text: str) -> bool:
     """Return whether a text has no words of its own: "it", "my last one"."""
     frames = _frames()
     empty = frames.back | frames.talk | frames.joins | frames.me | frames.last | frames.first
-    return all(plain_word(word.strip(_ENDS)) in {*empty, ""} for word in text.split())
+    return empty.issuperset(filter(None, _plain_words(text)))
 
 
 def refers_back(text: str) -> bool:
     """Return whether a text names nothing, but stands for what was said before: "do it"."""
-    words = [plain_word(word.strip(_ENDS)) for word in text.split()]
-    return names_nothing(text) and not _frames().back.isdisjoint(words)
+    return names_nothing(text) and not _frames().back.isdisjoint(_plain_words(text))
 
 
 def _names_of(people: Collection[str]) -> dict[str, str]:
@@ -181,6 +178,8 @@ def _without_possessive(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Frames:
+    """The words of `frames.toml`, which says what they are for."""
+
     courtesies: frozenset[str]
     closings: frozenset[str]
     joins: frozenset[str]
@@ -197,7 +196,6 @@ class _Frames:
 
 @cache
 def _frames() -> _Frames:
-    """Return the tables of `frames.toml`."""
     read = tomllib.loads(Path(__file__).with_name("frames.toml").read_text(encoding="utf-8"))
     words = {name: _words(each) for name, each in read.items() if isinstance(each, str)}
     beginnings = {kind: _words(each) for kind, each in read["frames"].items()}
@@ -213,8 +211,8 @@ MOST_TOKENS = 40
 as many; strange scripts and symbols need up to one for each character."""
 
 _BEGINNING, _END = 120, 40
-"""Characters at the beginning and the end of a longer question that are read: there people say what
-they want."""
+"""Characters at the beginning and the end of a longer question that are classified: there people
+say what they want."""
 _REPEATED = re.compile(r"(.{1,2}?)\1{3,}", re.DOTALL)
 
 ABOUT_TALK = frozenset({"missed", "talk"})
@@ -285,7 +283,7 @@ class Reading:
     @property
     def courtesy(self) -> str:
         """The likeliest kind of small talk, "" if the sentence is none."""
-        return _likeliest(self.courtesies) if self.kind == "small_talk" else ""
+        return _likeliest(self.courtesies)
 
     @property
     def follows_up(self) -> bool:
@@ -312,7 +310,7 @@ def _likeliest(shares: Mapping[str, float]) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return the parts of a text that are read."""
+    """Return the parts of a text that are classified."""
     text = _REPEATED.sub(r"\1\1\1", text)
     is_short = len(text) <= _BEGINNING + _END
     return text if is_short else f"{text[:_BEGINNING]} {text[-_END:]}"

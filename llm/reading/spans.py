@@ -10,8 +10,8 @@ from llm.reading.numbers import Duration, duration_at, number_at
 from llm.reading.vocabulary import Sentence
 from storage.chat_log.event_table import Query
 
-_YEARS = range(1980, 2100)
-_PARTS = {  # hours of a day
+_YEARS = range(1980, 2100)  # "in 2009"; other numbers are no years
+_PARTS = {  # hours after midnight; a night ends on the next day
     "": (0, 24),
     "tonight": (0, 24),
     "morning": (0, 12),
@@ -40,7 +40,7 @@ class TimeSpan:
         """The words with a leading space, to append to a sentence; "" for all time."""
         return f" {self.words}" if self.words else ""
 
-    def within(self, query: Query) -> Query:
+    def narrow(self, query: Query) -> Query:
         """Return `query`, narrowed to this span."""
         sinces = [time for time in (query.since, self.since) if time]
         untils = [time for time in (query.until, self.until) if time]
@@ -59,13 +59,13 @@ def time_span(text: str, now: datetime, zone: tzinfo) -> tuple[TimeSpan, str]:
     """
     sentence, local = Sentence(text), now.astimezone(zone)
     for at in range(len(sentence)):
-        if not sentence.begins(at):
+        if not sentence.may_begin(at):
             continue
         try:
             found = _span_at(sentence, at, local)
         except (ValueError, OverflowError):  # "on 2026-02-31", "5000 years ago"
             continue
-        if found and sentence.is_end(found[1]):
+        if found and sentence.may_end(found[1]):
             (since, until), end = found
             words = sentence.between(at, end)
             before, after = sentence.matches[at].start(), sentence.matches[end - 1].end()
@@ -170,7 +170,7 @@ def _day(sentence: Sentence, at: int, now: datetime, bound: bool) -> tuple[_Ends
     if after := sentence.after("last_weekday", end):
         last, end = after, after
     is_near = day.offset is not None and day.offset <= 0
-    is_weekday = day.weekday is not None and not (day.is_next or day.weeks or day.of_next_week)
+    is_weekday = day.is_weekday and not (day.is_next or day.weeks or day.of_next_week)
     is_named = last is not None or bound or sentence.phrase("on", at) or sentence.phrase("this", at)
     is_iso = bool(day.year) and day.words[:4].isdecimal()
     if not (is_near or is_iso or (is_named and (is_weekday or day.month or day.feast))):

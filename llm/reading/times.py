@@ -118,8 +118,8 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> tuple[ResolvedTime, st
         raise NotUnderstood(_NO_RECURRENCE)
     if found.joined or (len(found.clocks) > 1 and found.every is None):
         raise NotUnderstood(_ONE_TIME)
-    is_week = found.day and found.day.weekday is not None and sentence.word(found.end) == "week"
-    is_vague = any(sentence.ends(each, found.start) for each in _VAGUE)
+    is_week = found.day and found.day.is_weekday and sentence.word(found.end) == "week"
+    is_vague = any(sentence.follows(each, found.start) for each in _VAGUE)
     if is_week or is_vague or any(sentence.phrase(each, found.end) for each in _VAGUE):
         raise NotUnderstood(_NO_DAY)
     rule = ""
@@ -171,12 +171,12 @@ def _split(sentence: Sentence) -> tuple[_Time | None, str]:
     """
     times = [time for at in range(len(sentence)) if (time := _time_at(sentence, at))]
     tail = len(sentence)  # the position of the final punctuation and courtesies
-    while tail and (sentence.word(tail - 1) in ",;:?!-." or sentence.ends("courtesy", tail)):
+    while tail and (sentence.word(tail - 1) in ",;:?!-." or sentence.follows("courtesy", tail)):
         tail -= 1
     trailing = [time for time in times if time.end >= tail]
     places = ([t for t in times[:1] if t.start == 0], trailing, [t for t in times if t.firm])
     found = next((place[0] for place in places if place), None)
-    if found is None or sentence.phrase("past", found.end) or sentence.ends("past", found.start):
+    if found is None or sentence.phrase("past", found.end) or sentence.follows("past", found.start):
         return None, sentence.text
     other = None
     if bool(found.clocks) != bool(found.day or found.every) and found.wait is None:
@@ -230,7 +230,7 @@ def _text_around(sentence: Sentence, gaps: Sequence[_Time], tail: int) -> str:
 
 def _time_at(sentence: Sentence, at: int) -> _Time | None:
     """Return the time at a position, together with another one that is joined to it."""
-    time = _one_time_at(sentence, at) if sentence.begins(at) else None
+    time = _one_time_at(sentence, at) if sentence.may_begin(at) else None
     if time is None:
         return None
     joint = sentence.phrase("and", time.end + (sentence.word(time.end) == ","))
@@ -245,7 +245,7 @@ def _time_at(sentence: Sentence, at: int) -> _Time | None:
 
 def _one_time_at(sentence: Sentence, at: int) -> _Time | None:
     for read in (_every_time, _wait_time, _clock_time, _day_time):
-        if (time := read(sentence, at)) and sentence.is_end(time.end):
+        if (time := read(sentence, at)) and sentence.may_end(time.end):
             return time
     return None
 
@@ -311,7 +311,7 @@ def _day_time(sentence: Sentence, at: int) -> _Time | None:
 def _every_at(sentence: Sentence, at: int) -> tuple[_Every, int] | None:
     """Return the recurrence at a position, and the position after it: "every month on the 5th"."""
     found = _every_unit(sentence, at) or _adverb(sentence, at)
-    if found is None or sentence.phrase("and_half", found[1]) or not sentence.is_end(found[1]):
+    if found is None or sentence.phrase("and_half", found[1]) or not sentence.may_end(found[1]):
         return None
     every, end = found
     if part := sentence.phrase("in_part", end) or sentence.phrase("part", end):
@@ -388,7 +388,8 @@ def _later(wait: Duration, clocks: Sequence[ClockTime], local: datetime) -> date
         day = add_duration(local.date(), wait)
         clock = _time_of(clocks[0], "")[0] if clocks else local.time()
         return _at(day, clock, local.tzinfo) if day else local.astimezone(UTC)
-    # Capped, as a larger sum would overflow; `parse_time` refuses anything beyond MAX_DISTANCE.
+    # Capped, as a larger sum would overflow, and 0 for a part of a month, which has no fixed
+    # length: `parse_time` refuses both.
     seconds = min(float(wait.seconds), 1e9) if not wait.months else 0.0
     return local.astimezone(UTC) + timedelta(seconds=seconds)
 
@@ -416,7 +417,7 @@ def _once(found: _Time, now: datetime, zone: tzinfo) -> datetime:
         # Clamped, as conversion to UTC could overflow; `parse_time` refuses either end anyway.
         each = max(date(1970, 1, 2), min(each, date(9000, 1, 1)))
         due = _at(each + timedelta(days=later), clock, zone)
-        if due > now or not (day.weekday is not None or day.is_of_any_month):
+        if due > now or not (day.is_weekday or day.is_of_any_month):
             return due
     raise NotUnderstood(f"{day.words} is no date." if due is None else "That time has passed.")
 

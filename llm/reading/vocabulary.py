@@ -62,8 +62,8 @@ class Sentence:
         """Return the position after a phrase of a category, or `at` if none begins there."""
         return self.after(category, at) or at
 
-    def ends(self, category: str, at: int) -> bool:
-        """Return whether a phrase of a category ends just before a position."""
+    def follows(self, category: str, at: int) -> bool:
+        """Return whether a position follows a phrase of a category."""
         return any(
             (found := self.phrase(category, start)) and found[1] == at
             for start in range(max(0, at - 4), at)
@@ -71,17 +71,16 @@ class Sentence:
 
     def between(self, start: int, end: int) -> str:
         """Return the text of the tokens [start, end)."""
-        is_empty = start >= end
-        return (
-            "" if is_empty else self.text[self.matches[start].start() : self.matches[end - 1].end()]
-        )
+        if start >= end:
+            return ""
+        return self.text[self.matches[start].start() : self.matches[end - 1].end()]
 
-    def begins(self, at: int) -> bool:
+    def may_begin(self, at: int) -> bool:
         """Return whether a time may begin at a position: not inside of a word, path or version."""
         before = self.word(at - 1)[-1:]
         return not self.is_glued(at) or not (before.isalnum() or before in "'.:/-_")
 
-    def is_end(self, at: int) -> bool:
+    def may_end(self, at: int) -> bool:
         """Return whether a time may end before a position."""
         return not self.is_glued(at) or not (self.word(at)[0].isalnum() or self.word(at) in "'/-_")
 

@@ -291,6 +291,12 @@ def channels_in(connection: Connection, query: Query) -> VisibleChannels:
     return VisibleChannels(seen, others, all(row["seen"] != row["private"] for row in rows))
 
 
+def id_at(time: datetime) -> int:
+    """Return the id of an event of this time, a number of milliseconds; later events of the same
+    millisecond get the next ones (`allocate_ids`)."""
+    return to_micros(time) // 1000
+
+
 def last_credible_id() -> int:
     """Return the greatest id that an event can have at the moment if no clock was wrong."""
     return time.time_ns() // 1_000_000 + MAX_CLOCK_LEAD_MS
@@ -304,7 +310,7 @@ def until_now(query: Query) -> Query:
     """
     ends = (query.until, query.before_id, query.after_id, query.ids)
     last = last_credible_id()
-    wants_future = query.since is not None and to_micros(query.since) // 1000 > last
+    wants_future = query.since is not None and id_at(query.since) > last
     if wants_future or any(end is not None for end in ends):
         return query
     return replace(query, before_id=last + 1)
@@ -399,11 +405,11 @@ def id_range(connection: Connection, query: Query) -> tuple[int | None, int | No
     begins = [] if query.after_id is None else [query.after_id + 1]
     ends = [] if query.before_id is None else [query.before_id - 1]
     if query.since is not None:
-        begins.append(to_micros(query.since) // 1000)
+        begins.append(id_at(query.since))
     if query.until is not None:
         # An id may be ahead of its event's time, by the drift of its partition at most.
         drift = connection.execute("SELECT coalesce(max(drift), 0) FROM partitions").fetchone()[0]
-        ends.append(max(1, to_micros(query.until) // 1000) + drift)
+        ends.append(max(1, id_at(query.until)) + drift)
     return max(begins, default=None), min(ends, default=None)
 
 

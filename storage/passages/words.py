@@ -99,6 +99,8 @@ def stem(word: str) -> str:
         return word
     if word.endswith(("ies", "ied")) and len(word) > 4:
         return f"{word[:-3]}y"
+    if word.endswith("ie"):  # "brownie" and "brownies"
+        return f"{word[:-2]}y"
     for ending in ("ing", "ed"):
         root = word.removesuffix(ending)
         # Without a vowel before it the ending is part of the word, as in "string" and "shed".
@@ -132,7 +134,7 @@ def forms(word: str) -> tuple[str, ...]:
     last = root[-1]
     made = [word, root, f"{root}s", f"{root}ed", f"{root}ing", f"{root}e", f"{root}es"]
     if last == "y":
-        made += [f"{root[:-1]}ies", f"{root[:-1]}ied"]
+        made += [f"{root[:-1]}ie", f"{root[:-1]}ies", f"{root[:-1]}ied"]
     if last in _DOUBLED and root[-2] in _VOWELS:
         made += [f"{root}{last}ed", f"{root}{last}ing", f"{root}{last}"]
     return tuple(dict.fromkeys(made))

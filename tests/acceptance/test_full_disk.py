@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from harnesses.core.tendril.status import ProcessState, examine_process, report
+from harnesses.core.tendril.status import ProcessState, examine_process, read_report
 from harnesses.irc.event_handler import NOT_LOGGED
 from harnesses.irc.tendril import IrcTendril
 from tests.kit.agent_server import agent_server
@@ -61,7 +61,7 @@ async def in_state(tendril: IrcTendril, state: ProcessState, detail: str = "") -
     """Wait until the status file says `state`, with `detail` in it."""
 
     def is_told() -> bool:
-        said = report(tendril.config.data, "irc")
+        said = read_report(tendril.config.data, "irc")
         return said is not None and said.state is state and detail in said.detail
 
     await until(is_told)

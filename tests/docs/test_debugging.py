@@ -52,7 +52,7 @@ async def test_a_client_is_shown_without_its_key() -> None:
 async def test_queues_are_shown_with_their_lengths() -> None:
     queue = ConversationQueue()
     assert repr(queue) == "<ConversationQueue idle, 0 waiting>"
-    await queue.enter(Question("ada", "secret?"), joins=False)
+    queue.place(Question("ada", "secret?"), joins=False)
     shown(queue)
     admission = AdmissionQueue(Scheduler(2), interactive=1, background=1)
     await admission.acquire(QueuedRequest("irc", 1))

@@ -167,7 +167,7 @@ async def test_a_chat_completion_passes_few_files(stream: bool) -> None:
                     answer = await http.post(CHAT, json=body)
                 assert "three" in answer.text
     assert len(trace.files()) <= MOST_OF_A_COMPLETION
-    assert "HttpEngine.chat" in trace.generators()
+    assert "OpenAIEngine.chat" in trace.generators()
     assert len(trace.generators()) <= MOST_GENERATORS, trace.generators()
 
 

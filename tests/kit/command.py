@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from tests.kit.patience import PATIENCE, until
 
 _SECTIONS = (
@@ -90,7 +90,7 @@ async def until_ready(data: Path, tendril: str) -> None:
     """Wait until a tendril that another process runs on `data` is ready. Raises TimeoutError."""
 
     def is_ready() -> bool:
-        said = report(data, tendril)
+        said = read_report(data, tendril)
         return said is not None and said.state is ProcessState.READY
 
     await until(is_ready)

@@ -66,7 +66,7 @@ async def run(
     script: ScriptedOpenAI,
     *owners: object,
     smart: str = "",
-    profile: Trigger = "standard",
+    trigger: Trigger = "standard",
     options: RequestOptions = FILTERED,
     shown: list[str] | None = None,
     asked: Sequence[Message] = ASKED,
@@ -100,7 +100,7 @@ async def run(
             client,
             Toolbox.from_owners(*owners),
             options,
-            RunLimits.from_settings(agent, profile),
+            RunLimits.from_settings(agent, trigger),
             smart=smart,
         )
         return await turn.run(fit, shrink=shrink, on_text=None if shown is None else show)

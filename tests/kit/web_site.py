@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2
 
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from harnesses.web.tendril import WebTendril
 from storage.chat_log.event import Event, EventType, Place
 from storage.db.database import Database
@@ -129,7 +129,7 @@ async def ready(data: Path, running: asyncio.Task[None]) -> str:
     begin = datetime.now(UTC)
     async with asyncio.timeout(PATIENCE):
         while not running.done():
-            told = report(data, "web")
+            told = read_report(data, "web")
             if told and told.state is ProcessState.READY and told.time > begin:
                 return told.detail
             await asyncio.sleep(0.01)

@@ -80,11 +80,11 @@ async def test_no_question_of_who_is_forgotten_is_answered_after_that_however_it
             answered.append(text)
             return TurnResult(text)
 
-        if await queue.enter(Question("ada", text), joins=False):
+        if await queue.wait(queue.place(Question("ada", text), joins=False)):
             await queue.run(answer())
             queue.leave()
 
-    assert await queue.enter(Question("ada", "first"), joins=False)
+    assert await queue.wait(queue.place(Question("ada", "first"), joins=False))
     waiting = [asyncio.create_task(ask(text)) for text in ("granted", "waiting")]
     await asyncio.sleep(0)
     queue.leave()  # grants the next one its turn, but its task has not run since

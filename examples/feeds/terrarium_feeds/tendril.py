@@ -108,7 +108,7 @@ class FeedsTendril(Tendril):
                 who="feeds",
                 text=f"Sum up this entry in one sentence.\n<entry>\n{text}\n</entry>",
                 priority="background",
-                profile="job",
+                trigger="job",
                 keeps=False,
             )
         )

@@ -29,7 +29,7 @@ from harnesses.core.launcher.readiness import (
     unreachable,
 )
 from harnesses.core.launcher.settings import UpSettings
-from harnesses.core.tendril.status import CheckResult, examine_process, report
+from harnesses.core.tendril.status import CheckResult, examine_process, read_report
 from harnesses.core.up_file import read_up_file
 from llm.client.settings import AgentSettings
 from llm.mcp.servers import HOW_TO_INSTALL
@@ -136,8 +136,8 @@ def check_mcp_servers(config: Config) -> list[CheckResult]:
         return [CheckResult("mcp", False, text)]
     found = []
     for name, settings in servers.items():
-        said = [each for tendril in settings.tendrils if (each := report(config.data, tendril))]
-        said = [each for each in said if each.is_fresh]
+        reports = [read_report(config.data, tendril) for tendril in settings.tendrils]
+        said = [each for each in reports if each and each.is_fresh]
         away = [each for each in said if name in each.mcp_troubles]
         users = ", ".join(each.name for each in said)
         text = f"used by {users}" if users else "no tendril that may use it runs"

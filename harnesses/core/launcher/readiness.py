@@ -15,7 +15,7 @@ import httpx2
 from pydantic import ValidationError
 
 from harnesses.core.launcher.plan import IrcEndpoint
-from harnesses.core.tendril.status import STANDBY, ProcessState, report
+from harnesses.core.tendril.status import STANDBY_SUFFIX, ProcessState, read_report
 from llm.client.profile import ModelCard
 from llm.client.response import MISCONFIGURED
 from llm.client.settings import AgentSettings
@@ -139,7 +139,7 @@ async def tendril_ready(data: Path, name: str, pids: Mapping[str, int]) -> str |
     """Check that a tendril is ready, by the status file of its current process; `pids` holds the
     ids of the running processes, by name."""
     # A status file of an earlier process may still be there, and say "ready".
-    found = (report(data, name), report(data, name + STANDBY))
+    found = (read_report(data, name), read_report(data, name + STANDBY_SUFFIX))
     said = next((each for each in found if each and each.pid == pids.get(name)), None)
     if said is None:
         return "it is starting"

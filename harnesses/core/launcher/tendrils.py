@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from harnesses.core.errors import TendrilError, UnknownTendril
-from harnesses.core.tendril.status import ProcessState, reports
+from harnesses.core.tendril.status import ProcessState, read_reports
 from storage.db.errors import ServerAway, StorageError
 from storage.db.private_files import make_file
 from storage.db.process_lock import AlreadyRunning, hold_lock
@@ -135,14 +135,14 @@ def hold_stopped(data: Path, command: str) -> Iterator[None]:
 
     Raises TendrilError if one of them runs, and Unavailable if the folder cannot be written.
     """
-    known = dict.fromkeys((*_OTHERS, *names(), *(each.name for each in reports(data))))
+    known = dict.fromkeys((*_OTHERS, *names(), *(each.name for each in read_reports(data))))
     with ExitStack() as locks:
         try:
             # The locks come before the check, so that nothing can start between the two.
             for name in known:
                 locks.enter_context(hold_lock(data, name, command))
             # A process on another machine that shares the folder may hold no lock we can see.
-            for each in reports(data):
+            for each in read_reports(data):
                 if each.state is not ProcessState.STOPPED and each.is_fresh:
                     raise AlreadyRunning(f"terrarium run {each.name}", data, str(each.pid))
         except AlreadyRunning as error:

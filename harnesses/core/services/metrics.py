@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import structlog
 
-from llm.client.client import AgentClient
-from llm.client.response import Heartbeat
+from llm.client.client import AgentClient, Heartbeat
 from llm.messages.errors import ModelError, RequestRejected
 
 MAX_METRICS = 50
@@ -64,7 +63,7 @@ async def send_heartbeats(client: AgentClient, name: str, report: Callable[[], H
     logged = 0  # the status of the last rejection, so that a lasting one is logged once
     while True:
         try:
-            await client.report(name, report())
+            await client.send_heartbeat(name, report())
         except RequestRejected as error:
             if error.status in _NO_ENDPOINT:
                 _log.debug("heartbeat.refused", status=error.status)

@@ -17,8 +17,9 @@ from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogTools
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Event, EventType, Identity, PendingEvent, Place, Scope
+from storage.chat_log.event_table import id_at
 from storage.chat_log.opt_outs import OptOuts
-from storage.db.database import Database, to_micros
+from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations
 from storage.search.models import Order, SearchQuery
@@ -123,7 +124,7 @@ class TendrilLog:
         return LogWindow(
             log=self.chat_log,
             place=place,
-            anchor=to_micros(asked) // 1000,  # ids of the log follow time
+            anchor=id_at(asked),
             last=last,
             speaker=line.who.nick,
             starts=self._starts,

@@ -260,7 +260,7 @@ class Tendril(ABC):
             tools=self.tools_for(Door(log=self.log.tools_within(origin.scope))),
             values={"room": origin.path[-1]},
             priority=origin.priority,
-            profile="asked",
+            trigger="asked",
             private=True,
             keeps=False,
             # The caller's run repeats its questions after a crash. The same key finds the effects
@@ -328,8 +328,7 @@ class Tendril(ABC):
     @property
     def disk_trouble(self) -> str:
         """Why nothing can be written at the moment, "" if it can."""
-        away = "the database cannot be reached" * self.medium_services.is_database_away
-        return self.log.chat_log.trouble or self.status.disk_trouble or away
+        return self.medium_services.disk_trouble(self.status)
 
     async def _follow_files(self) -> None:
         """Reload when a file changes or SIGHUP arrives, until cancelled. If that fails, the

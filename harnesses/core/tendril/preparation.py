@@ -6,7 +6,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -50,7 +50,7 @@ class ModelChoice:
 
 
 async def choose_model(
-    own: Resources, request: TurnRequest, memory: RoomMemory, pseudonyms: Pseudonyms
+    resources: Resources, request: TurnRequest, memory: RoomMemory, pseudonyms: Pseudonyms
 ) -> ModelChoice:
     """Choose the model: that of the request, else that of the persona, else the configured one.
 
@@ -58,8 +58,16 @@ async def choose_model(
     needs all of its material. A small model answers best briefly and at temperature 0, which is the
     default for it; the persona or the configuration can set another temperature.
     """
-    persona = own.configuration.prompts.personas.choose(request.persona)
-    resolve = own.catalog.resolve
+    persona = resources.configuration.prompts.personas.choose(request.persona)
+    agent, resolve = resources.configuration.agent, resources.catalog.resolve
+    model = await resolve(request.model) or await resolve(persona.model)
+    card = await resources.catalog.card(model)
+    profile = Profile.from_card(card)
+    if request.trigger == "job":
+        profile = profile.for_job()
+    temperature = persona.temperature
+    if profile.is_compact and temperature is None and "temperature" not in agent.model_fields_set:
+        temperature = 0.0
     # A pseudonym that is stable while this process runs lets the server find the conversation's
     # prompt in its cache, without revealing whose conversation it is. Keyed, because the hash of a
     # guessable name could be found by trying names.
@@ -68,38 +76,25 @@ async def choose_model(
         name = blake2b(conversation.encode(), key=_PSEUDONYM_KEY, digest_size=8)
         conversation = name.hexdigest()
     options = RequestOptions(
-        f"{own.name}/{conversation}",
+        f"{resources.name}/{conversation}",
         request.priority,
-        await resolve(request.model) or await resolve(persona.model),
-        purpose=ANSWER if request.is_by_person else request.profile,
+        model,
+        purpose=ANSWER if request.is_by_person else request.trigger,
         room="" if request.is_unrecorded else memory.room,
         person=pseudonyms.of(payer) if (payer := request.payer) else "",
         channel=pseudonyms.of(memory.room),
-        temperature=persona.temperature,
-        may_be_silent=request.is_unasked,
-    )
-    card = await own.catalog.card(options.model)
-    profile = Profile.from_card(card)
-    options = replace(
-        options,
-        accepts_images=card is not None and card.accepts_images,
-        max_tokens=persona.max_tokens or own.configuration.agent.max_tokens or profile.max_tokens,
+        temperature=temperature,
+        max_tokens=persona.max_tokens or agent.max_tokens or profile.max_tokens,
         filters_output=profile.filters_output,
+        may_be_silent=request.is_unasked,
+        limit=profile.answer_limit(request.known_reading),
+        accepts_images=card is not None and card.accepts_images,
     )
-    if request.profile == "job":
-        profile = profile.for_job()
-    if profile.is_compact:
-        if (
-            options.temperature is None
-            and "temperature" not in own.configuration.agent.model_fields_set
-        ):
-            options = replace(options, temperature=0.0)
-        options = replace(options, limit=profile.answer_limit(request.known_reading))
     return ModelChoice(persona, options, profile)
 
 
 async def build_prompt(
-    own: Resources, request: TurnRequest, memory: RoomMemory, choice: ModelChoice
+    resources: Resources, request: TurnRequest, memory: RoomMemory, choice: ModelChoice
 ) -> Prompt:
     """Build the prompt: persona, matching skills, and the tools to offer to the model."""
     prompt_request = PromptRequest(
@@ -109,14 +104,16 @@ async def build_prompt(
         request.values,
         request.known_reading,
         (*request.tools, *memory.tools(request.keeps)),
-        request.asker(own.conversations),
-        HintContext(own.clock.now(), own.configuration.agent.zone, request.reading),
+        request.asker(resources.conversations),
+        HintContext(resources.clock.now(), resources.configuration.agent.zone, request.reading),
     )
-    return await own.configuration.prompts.build(own.skills, prompt_request, choice.profile)
+    return await resources.configuration.prompts.build(
+        resources.skills, prompt_request, choice.profile
+    )
 
 
 async def create_context(
-    own: Resources,
+    resources: Resources,
     request: TurnRequest,
     memory: RoomMemory,
     choice: ModelChoice,
@@ -129,7 +126,7 @@ async def create_context(
     """
     profile = choice.profile
     given = PromptInput(
-        store=own.conversations,
+        store=resources.conversations,
         conversation=request.conversation,
         room=memory.room,
         person=memory.person,
@@ -146,13 +143,12 @@ async def create_context(
             notes=prompt.hints,
             is_unsure=quoted is not None and not quoted.is_sure,
             profile=profile,
-            now=own.clock.now,
+            now=resources.clock.now,
         )
     since = request.log_window.since if request.log_window else None
-    agent = own.configuration.agent
-    now = own.clock.now().astimezone(agent.zone)
-    ahead = f" (UTC{now:%z}" if now.utcoffset() else ""
-    ahead = ahead and f"{ahead[:-2]}:{ahead[-2:]})"
+    agent = resources.configuration.agent
+    now = resources.clock.now().astimezone(agent.zone)
+    ahead = f" (UTC{now.isoformat()[-6:]})" if now.utcoffset() else ""
     clock = PromptSection(
         "now",
         f"{now:%A %Y-%m-%d %H:%M} {agent.zone_name}{ahead}. All lines have times of this zone.",
@@ -165,12 +161,12 @@ async def create_context(
         # What somebody wants to have looked at since a time is shown whole if it fits.
         share=1.0 if since else agent.context_share,
         most_tokens=profile.context_tokens,
-        now=own.clock.now,
+        now=resources.clock.now,
     )
 
 
 def create_trace(
-    own: Resources, request: TurnRequest, choice: ModelChoice, background: Spawn | None
+    resources: Resources, request: TurnRequest, choice: ModelChoice, background: Spawn | None
 ) -> Trace:
     """Create the trace of a turn, which is stored in the tendril's runs; `background` starts the
     task that closes it.
@@ -181,14 +177,14 @@ def create_trace(
     run = Run(
         request.run or choice.options.id,
         request.conversation if request.keeps else "",
-        request.profile,
-        choice.options.model or own.configuration.agent.model,
-        own.clock.now(),
+        request.trigger,
+        choice.options.model or resources.configuration.agent.model,
+        resources.clock.now(),
         private=request.private or not request.keeps,
         caller=request.origin.run if request.origin else "",
         model_profile=choice.profile.name,
     )
-    store = None if request.is_unrecorded else own.runs
+    store = None if request.is_unrecorded else resources.runs
     log_window, reading = request.log_window, request.known_reading
     trace = Trace(run, store, background, log_window.question_event_id if log_window else None)
     if reading.kind:

@@ -55,8 +55,8 @@ class Responder:
     ) -> TurnResult:
         """Answer a request whose turn has come in its `queue`; without a queue only if no model is
         needed for it, else return `NO_REPLY`. Raises ModelError and StorageError."""
-        own = self._resources
-        choice = await choose_model(own, request, memory, self._pseudonyms)
+        resources = self._resources
+        choice = await choose_model(resources, request, memory, self._pseudonyms)
         options, profile = choice.options, choice.profile
         if profile.is_compact and request.is_unasked:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
@@ -64,8 +64,8 @@ class Responder:
             return TurnResult(BLIND, ok=False)
         peer_tools = self._peer_tools(request)
         tools = [self._owner, *request.tools, *([peer_tools] if peer_tools else ())]
-        prompt = await build_prompt(own, replace(request, tools=tools), memory, choice)
-        trace = create_trace(own, request, choice, queue.spawn if queue else None)
+        prompt = await build_prompt(resources, replace(request, tools=tools), memory, choice)
+        trace = create_trace(resources, request, choice, queue.spawn if queue else None)
         # Only now: the lines before the question are being written to the log while the steps
         # above, which do not read it, run.
         request = await request.settled(with_pasted=not profile.is_compact)
@@ -81,14 +81,14 @@ class Responder:
         direct = None if request.image else await first_answer(request.known_reading, asked)
         if direct is None and queue is None:
             return NO_REPLY
-        context = await create_context(own, request, memory, choice, prompt, quoted)
+        context = await create_context(resources, request, memory, choice, prompt, quoted)
         async with trace:
             if direct is not None:
                 trace.add("answerer", direct.by, verdict=f"{direct.certainty:.2f}")
                 outcome, quoted = Outcome.without_model(direct.text), direct.quoted
             else:
                 assert queue  # or it had returned
-                run = ModelRun(own, request, choice, prompt, context, trace, peer_tools)
+                run = ModelRun(resources, request, choice, prompt, context, trace, peer_tools)
                 outcome, quoted = await run.answer(queue, quoted)
             trace.outcome = outcome = await self._with_quotes(request, outcome, context, quoted)
         _log.info(
@@ -101,7 +101,8 @@ class Responder:
             cached_tokens=outcome.usage.cached,
             completion_tokens=outcome.usage.completion,
         )
-        count = partial(own.configuration.prompts.count_skills, own.skills, memory.room, prompt)
+        prompts = resources.configuration.prompts
+        count = partial(prompts.count_skills, resources.skills, memory.room, prompt)
         return TurnResult(
             outcome.text,
             usage=outcome.usage,
@@ -186,31 +187,31 @@ class ModelRun:
         review its answer if the request asks for that. Raises ModelError."""
         if self.context.is_lost:
             return Outcome.without_model(LOST)
-        own, request, choice = self.resources, self.request, self.choice
+        resources, request, choice = self.resources, self.request, self.choice
         is_short = choice.profile.answers_shortly and not request.image
         if is_short and isinstance(self.context, CompactPromptContext):
             began, past = monotonic(), self.context.past
-            reply = await ask_shortly(own.client, choice.options, request.text, past)
-            model = own.client.model_of(choice.options)
+            reply = await ask_shortly(resources.client, choice.options, request.text, past)
+            model = resources.client.model_of(choice.options)
             self.trace.add_model_call(model, reply, began, ())
             if request.on_text:
                 await request.on_text(reply.text)
             return replace(Outcome.without_model(reply.text), usage=reply.usage, iterations=1)
-        limits = RunLimits.from_settings(own.configuration.agent, request.profile)
+        limits = RunLimits.from_settings(resources.configuration.agent, request.trigger)
         if request.origin and request.origin.budget:
             limits = limits.within(request.origin.budget)
         loop = AgentLoop(
-            own.client,
+            resources.client,
             self.prompt.toolbox,
-            self.choice.options,
+            choice.options,
             limits,
             # No escalation for an image: the other model may not accept images.
-            smart="" if request.image else await own.catalog.smart(),
+            smart="" if request.image else await resources.catalog.smart(),
             trace=self.trace,
         )
         if self.peer_tools:
             self.peer_tools.begin(loop, self.trace.run)
-        counter = own.token_counter
+        counter = resources.token_counter
 
         async def fit(steps: Sequence[Message]) -> list[Message]:
             # `loop.options` is read anew in each round, because an escalation changes the model.
@@ -227,5 +228,5 @@ class ModelRun:
             take_followups=queue.take_followups,
         )
         if request.review and outcome.text:
-            outcome = await Reviewer(own.client, loop.options).review(request.text, outcome)
+            outcome = await Reviewer(resources.client, loop.options).review(request.text, outcome)
         return outcome

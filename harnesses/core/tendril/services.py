@@ -17,10 +17,10 @@ from harnesses.core.services.privacy import PrivacyService
 from harnesses.core.services.reminders import ReminderService, SayReminder
 from harnesses.core.services.shared_log import TendrilLog
 from harnesses.core.tendril.resources import Resources
-from harnesses.core.tendril.status import askable
+from harnesses.core.tendril.status import StatusFile, askable
 from harnesses.core.tendril.turns import Turns
 from llm.agent.trace import expire_runs
-from llm.client.response import Heartbeat
+from llm.client.client import Heartbeat
 from llm.log_questions import Quoting
 from storage.chat_log.journal import Journal
 from storage.db.database import Database
@@ -63,11 +63,11 @@ class MediumServices:
             if address != database.address:
                 shared = await opened.enter_async_context(Database.open(address))
             embeds = resources.client if config.section(StorageSettings).semantic else None
-            # On leaving, all that was recorded is stored before the databases are closed.
             journal = None  # a disk that takes no lines in SQLite would take no journal either
             if not isinstance(address, Path):
                 with suppress(OSError):  # the local disk is full
                     journal = opened.enter_context(Journal(config.data, name).hold())
+            # On leaving, all that was recorded is stored before the databases are closed.
             chat_log = await opened.enter_async_context(ChatLog.open(shared, journal))
             log = TendrilLog(shared, chat_log, name, clock, Quoting(agent.zone), embeds)
             rules = await log.opt_outs.load()
@@ -95,9 +95,13 @@ class MediumServices:
         """True while PostgreSQL cannot be reached."""
         return self.log.database.is_away or self.outbox.database.is_away
 
+    def disk_trouble(self, status: StatusFile) -> str:
+        """Return why nothing can be written at the moment, "" if it can."""
+        away = "the database cannot be reached" * self.is_database_away
+        return self.log.chat_log.trouble or status.disk_trouble or away
+
     def background(self, resources: Resources, turns: Turns) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield what runs in the background of every tendril, until cancelled."""
-
         status, data = resources.status, resources.configuration.config.data
 
         async def send() -> None:
@@ -108,7 +112,6 @@ class MediumServices:
             gauges: dict[str, float] = {"log_queue": self.log.chat_log.waiting}
             with suppress(OSError):  # there was no `terrarium backup` yet
                 gauges["backup_age_seconds"] = time.time() - (data / BACKUP_MARK).stat().st_mtime
-            trouble = self.log.chat_log.trouble or status.disk_trouble
             return Heartbeat(
                 state=status.state,
                 tools=turns.own_tools,
@@ -116,7 +119,7 @@ class MediumServices:
                 tokens_today=resources.accounting.today(),
                 counters=self.metrics.counters,
                 gauges=self.metrics.gauges | gauges,
-                disk_trouble=bool(trouble) or self.is_database_away,
+                disk_trouble=bool(self.disk_trouble(status)),
             )
 
         yield status.renew()
@@ -126,6 +129,6 @@ class MediumServices:
         )
         yield resources.configuration.prompts.mcp_servers.run()
         yield self.privacy.run()
-        rules = self.log.opt_outs
-        yield self.log.chat_log.keep_recovering(lambda event: rules.opt_out_rules.keeps(event))
+        opt_outs = self.log.opt_outs  # whose rules are replaced when somebody opts out
+        yield self.log.chat_log.keep_recovering(lambda event: opt_outs.opt_out_rules.keeps(event))
         yield send()

@@ -31,7 +31,7 @@ _RENEWAL_INTERVAL = 10.0  # seconds between renewals
 _ACCESS_CHECK_INTERVAL = 5.0  # seconds
 _STALE_AFTER = timedelta(seconds=3 * _RENEWAL_INTERVAL)
 
-STANDBY = "-standby"
+STANDBY_SUFFIX = "-standby"
 """Suffix of the report name of a standby process."""
 
 _log = structlog.get_logger()
@@ -50,7 +50,7 @@ class StatusReport(BaseModel):
     """The contents of a status file.
 
     `tokens_today` (since midnight UTC) are broken down in `purposes`. `trouble` is a problem that
-    only the owner can fix, "" for none. `asked_about` is what other tendrils may ask this one
+    only the operator can fix, "" for none. `asked_about` is what other tendrils may ask this one
     about, "" for nothing. `mcp_troubles` holds the reasons why MCP servers are not connected, by
     name, and `mcp_tools` the tools that MCP clients may call (`OfferedTool`, as JSON).
     """
@@ -79,8 +79,7 @@ class StatusFile:
     `state` is the last one reported. `became_ready` is set when the process is ready for the first
     time. `disk_trouble` is the reason why the last report could not be written to a new file, "" if
     it could; other writes of this process will fail for the same reason. Each report includes
-    `tokens()`, the tokens used since midnight UTC by purpose, `mcp_troubles()`, why MCP servers are
-    not connected, by name, and the `mcp_tools` that MCP clients may call (`OfferedTool`, as JSON).
+    `tokens()`, the tokens used since midnight UTC by purpose, `mcp_troubles()` and `mcp_tools`.
     """
 
     def __init__(self, data: Path, name: str, asked_about: str = "") -> None:
@@ -96,7 +95,7 @@ class StatusFile:
         self.became_ready = asyncio.Event()
 
     def report_trouble(self, text: str, about: str = "") -> None:
-        """Report a problem that only the owner can fix, and how to fix it; "" clears it.
+        """Report a problem that only the operator can fix, and how to fix it; "" clears it.
 
         One problem is kept for each topic in `about`; a report shows them all.
         """
@@ -107,7 +106,7 @@ class StatusFile:
     def stand_by(self, detail: str) -> None:
         """Report as a standby from now on, in the file NAME-standby.json."""
         # The active process may run on the same data folder, where it writes NAME.json.
-        self._path = self._path.with_name(f"{self._name}{STANDBY}.json")
+        self._path = self._path.with_name(f"{self._name}{STANDBY_SUFFIX}.json")
         self.report(ProcessState.READY, detail)
 
     def take_over(self) -> None:
@@ -168,14 +167,14 @@ class StatusFile:
             written.unlink(missing_ok=True)
             # A new file needs free blocks, but the blocks of the old one can be overwritten even on
             # a full disk, so that the problem can be reported. A reader may see a part of it, which
-            # `report` treats as a missing file.
+            # `read_report` treats as a missing file.
             with self._path.open("r+", encoding="utf-8") as file:
                 file.write(text)
                 file.truncate()
 
 
 class AccessMonitor:
-    """Reports in the log and the status file why the agent server refuses us, if only the owner
+    """Reports in the log and the status file why the agent server refuses us, if only the operator
     can fix it, such as an invalid key."""
 
     def __init__(self, client: AgentClient, status: StatusFile) -> None:
@@ -191,7 +190,7 @@ class AccessMonitor:
         while True:
             with suppress(ModelError):  # unreachable, or refused: `trouble` has the latter
                 if self._client.trouble or not was_let_in:
-                    await self._client.model(model)
+                    await self._client.card(model)
                     was_let_in = True
             self.report()
             await asyncio.sleep(_ACCESS_CHECK_INTERVAL)
@@ -205,19 +204,19 @@ class AccessMonitor:
         self._status.report_trouble(trouble, "agent server")
 
 
-def report(data: Path, name: str) -> StatusReport | None:
+def read_report(data: Path, name: str) -> StatusReport | None:
     """Return the last report of the process `name`, None if there is none or it is incomplete."""
     path = data / "run" / f"{name}.json"
     try:
         # Inode, time and size identify a version: the file is replaced, or overwritten in place.
         stat = path.stat()
-        return _read(path, (stat.st_ino, stat.st_mtime_ns, stat.st_size))
+        return _parse(path, (stat.st_ino, stat.st_mtime_ns, stat.st_size))
     except (OSError, ValidationError):
         return None
 
 
 @lru_cache(100)
-def _read(path: Path, _version: tuple[int, int, int]) -> StatusReport:
+def _parse(path: Path, _version: tuple[int, int, int]) -> StatusReport:
     """Read a status file; each version is parsed once, since every question reads all of them."""
     return StatusReport.model_validate_json(path.read_bytes())
 
@@ -226,15 +225,15 @@ def askable(data: Path) -> dict[str, str]:
     """Return the running tendrils that take questions from others: their subjects, by name."""
     return {
         each.name: each.asked_about
-        for each in reports(data)
+        for each in read_reports(data)
         if each.asked_about and each.is_fresh and each.state is ProcessState.READY
     }
 
 
-def reports(data: Path) -> list[StatusReport]:
+def read_reports(data: Path) -> list[StatusReport]:
     """Return the last report of every process that ever ran on this data folder, by name."""
     names = sorted(path.stem for path in (data / "run").glob("*.json"))
-    return [found for name in names if (found := report(data, name))]
+    return [found for name in names if (found := read_report(data, name))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +248,10 @@ class CheckResult:
 def examine_process(data: Path, name: str) -> CheckResult:
     """Check one process, active or standby, by its status file: container health checks run it
     often, so it must be cheap."""
-    said = report(data, name)
+    said = read_report(data, name)
     # A standby on this folder counts as healthy; the active process may be on another machine.
     if not (said and said.is_fresh):
-        said = report(data, name + STANDBY) or said
+        said = read_report(data, name + STANDBY_SUFFIX) or said
     start = f"start it with `terrarium up` or `terrarium run {name}`"
     if said is None:
         return CheckResult(name, False, f"it has never run in {data}; {start}")
@@ -270,7 +269,7 @@ def web_address(config: Config, *, is_local: bool = True) -> str | None:
     It is `[web] public_url` or, without that, the loopback address of the web tendril, if the
     people are on this machine (`is_local`). None while the web tendril is not running.
     """
-    web = report(config.data, "web")
+    web = read_report(config.data, "web")
     if web is None or not web.is_fresh or web.state is not ProcessState.READY:
         return None
     base: str = table_settings(config, "web").get("public_url") or ""

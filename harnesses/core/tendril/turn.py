@@ -94,8 +94,8 @@ class TurnRequest:
     - `keeps`: memory keeps the turn. Otherwise nothing of it is stored and, for a person's
       question, no trace either.
     - `origin`: the person and scope for questions to other tendrils; None: none may be asked.
-    - `profile` is the reason for the run, which sets its limits (that of the model is
-      `llm.client.profile`); with `review` the answer is reviewed.
+    - `trigger` is the reason for the run, which sets its limits; with `review` the answer is
+      reviewed.
     - `private`: the trace holds no words and does not show the conversation's name.
     - `run`: the key of the trace, for a run that is repeated after a crash (`llm.agent.trace`).
     - `image`: shown to the model with the question, but not stored. If the model cannot see, the
@@ -120,7 +120,7 @@ class TurnRequest:
     joins: bool = False
     keeps: bool = True
     deliver: Deliver | None = None
-    profile: Trigger = "standard"
+    trigger: Trigger = "standard"
     private: bool = False
     review: bool = False
     run: str = ""
@@ -133,7 +133,7 @@ class TurnRequest:
 
     def __repr__(self) -> str:
         """Show the label of the conversation, but never the text, as it may appear in logs."""
-        return f"<TurnRequest {self.label} {self.profile}, {len(self.text)} characters>"
+        return f"<TurnRequest {self.label} {self.trigger}, {len(self.text)} characters>"
 
     @property
     def label(self) -> str:
@@ -151,12 +151,12 @@ class TurnRequest:
     @property
     def is_by_person(self) -> bool:
         """True if a person has asked and waits for the answer."""
-        return self.profile in ("standard", "command")
+        return self.trigger == "standard"
 
     @property
     def is_unasked(self) -> bool:
         """True if nobody has asked: the model may speak, or stay silent."""
-        return self.profile == "proactive"
+        return self.trigger == "proactive"
 
     @property
     def payer(self) -> str:
@@ -236,7 +236,7 @@ class Waiting:
 
 
 class ConversationQueue:
-    """The queue of one conversation: `enter`, then `run`, then `leave`. Others may `stop` it.
+    """The queue of one conversation: `place`, `wait`, `run`, `leave`. Others may `stop` it.
 
     Hold the lock `arrivals` from the arrival of a question until it is placed, and count it as
     `arriving`: what is done to it before must not change the order. It is dropped if the number of
@@ -252,7 +252,7 @@ class ConversationQueue:
         self.keeps = True
         self.is_busy = False
         self._waiting: deque[Waiting] = deque()
-        self._granted: Waiting | None = None  # until its `enter` resumes
+        self._granted: Waiting | None = None  # until its `wait` resumes
         self._running: asyncio.Task[TurnResult] | None = None
 
     def __repr__(self) -> str:
@@ -261,11 +261,6 @@ class ConversationQueue:
 
     def __len__(self) -> int:
         return self.is_busy + len(self._waiting) + self.arriving
-
-    async def enter(self, question: Question, joins: bool) -> bool:
-        """Wait for the turn of `question`; return False if it joined another or was stopped. After
-        True the caller must call `leave`."""
-        return await self.wait(self.place(question, joins))
 
     def place(self, question: Question, joins: bool) -> Waiting:
         """Put a question at the end of the queue; its turn has come if it is the only one. The
@@ -280,7 +275,8 @@ class ConversationQueue:
         return waiting
 
     async def wait(self, waiting: Waiting) -> bool:
-        """Wait for the turn of a placed question, as `enter` does."""
+        """Wait for the turn of a placed question; return False if it joined another or was stopped.
+        After True the caller must call `leave`."""
         try:
             may_run = await waiting.turn
         except asyncio.CancelledError:

@@ -171,8 +171,8 @@ class Turns:
         async def link_quotes() -> None:
             # So that our lines with the answer are erased with whom it quotes.
             asked = request.log_window.pending_event if request.log_window else None
-            if result.quotes and asked and (answered := await asked.wait_visible()):
-                await self._log.add_quotes(answered, result.quotes)
+            if result.quotes and asked and (question := await asked.wait_visible()):
+                await self._log.add_quotes(question, result.quotes)
 
         async def remember() -> None:
             try:
@@ -200,6 +200,7 @@ class Turns:
         return result
 
     async def _log_errors(self, work: Awaitable[T]) -> T | None:
+        """Return the result of `work`, None if it fails: only the log is told, unlike below."""
         try:
             return await work
         except StorageError as error:
@@ -233,18 +234,18 @@ class Turns:
     async def clear(self, conversation: str) -> int:
         """Delete a conversation; return how many turns it had. A turn that is running goes on, but
         is not remembered. Raises StorageError."""
-        queue, own = self._queue_of(conversation), self._resources
+        queue, resources = self._queue_of(conversation), self._resources
         # Set before waiting for the lock: a turn that acquires it first is deleted below, one that
         # acquires it later sees the flag and stores nothing.
         queue.keeps = False
         async with queue.memory:
-            await own.accounting.forget(f"{own.name}/{conversation}")
-            await own.runs.clear(conversation)
-            await own.skills.forget(conversation)
-            room = await own.conversations.room(conversation)
-            turns = await own.conversations.clear(conversation)
+            await resources.accounting.forget(f"{resources.name}/{conversation}")
+            await resources.runs.clear(conversation)
+            await resources.skills.forget(conversation)
+            room = await resources.conversations.room(conversation)
+            turns = await resources.conversations.clear(conversation)
             if room != conversation:  # others share the room, and the memories made again
-                await own.memory.schedule(room)
+                await resources.memory.schedule(room)
             return turns
 
     async def drop(self, belongs: Callable[[str], bool]) -> None:
@@ -257,17 +258,17 @@ class Turns:
         """Reduce the prompt of a conversation to its newest turns and freshly chosen log lines;
         return how many turns are left out. A background job summarises those if the model is
         capable of it. Raises StorageError."""
-        queue, own = self._queue_of(conversation), self._resources
-        if not await queue.enter(Question("", ""), joins=False):
+        queue, resources = self._queue_of(conversation), self._resources
+        if not await queue.wait(queue.place(Question("", ""), joins=False)):
             return 0
         try:
-            _, turns = await own.conversations.recall(conversation)
+            _, turns = await resources.conversations.recall(conversation)
             if len(turns) > COMPACTED:
                 # Event 0: the next prompt chooses its first log line again.
                 window = PromptWindow(0, turns[-COMPACTED].id)
-                await own.conversations.move_window(conversation, window)
-                room = await own.conversations.room(conversation)
-                await own.memory.compact(room, turns[-COMPACTED - 1].id)
+                await resources.conversations.move_window(conversation, window)
+                room = await resources.conversations.room(conversation)
+                await resources.memory.compact(room, turns[-COMPACTED - 1].id)
             return max(0, len(turns) - COMPACTED)
         finally:
             queue.leave()

@@ -113,7 +113,7 @@ class GeneralCommands:
             topic,
             name=request.network.nick,
             model=await catalog.shown_name(behaviour.model),
-            chooses_tools=bool(await catalog.tool_judgement(behaviour.model)),
+            chooses_tools=bool(await catalog.chooses_tools(behaviour.model)),
             web_address=self._services.web_address,
             prefix=behaviour.command_prefix,
         )

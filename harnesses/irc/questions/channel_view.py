@@ -15,7 +15,7 @@ from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.tools.log_search import LogTools
 from storage.chat_log.event import Event, PendingEvent, Place, Scope, is_private
-from storage.db.database import to_micros
+from storage.chat_log.event_table import id_at
 from storage.passages.passages import LineFilter
 
 _OPERATOR = frozenset("oaq")  # modes of operators, admins and founders
@@ -34,7 +34,7 @@ class LogViews:
         event = request.pending_event.event
         asked = event.time if event else self._services.resources.clock.now()
         return replace(
-            self.before(request.place, to_micros(asked) // 1000),  # ids of the log follow time
+            self.before(request.place, id_at(asked)),
             speaker=request.nick,
             pending_event=request.pending_event,
             people=request.network.roster.nicks(request.place.channel),

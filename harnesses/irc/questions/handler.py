@@ -39,7 +39,6 @@ from llm.reading.reading import Reading
 from llm.skills.registry import TEACH
 from storage.chat_log.event import PendingEvent
 
-RATE_LIMITED = "Slow down, please: I will answer you again after a short pause."
 TOO_MANY = (
     f"I still work on {MAX_OPEN_QUESTIONS} questions of yours and leave out what you ask meanwhile:"
     " ask it again later, or stop them."
@@ -140,7 +139,8 @@ class QuestionHandler:
         self._services, self._log_views = services, log_views
         self._concurrency, self._progress = ConcurrencyLimit(), ProgressSigns(services)
         self._open: dict[StreamingReply, CommandRequest] = {}
-        # The questions of each conversation with an open one, in order.
+        # The questions of each conversation with an open one, in order; one that is answered while
+        # an earlier one still waits makes that one late.
         self._asked: dict[str, list[StreamingReply]] = {}
 
     def follow(self, event: IrcEvent) -> None:
@@ -189,9 +189,8 @@ class QuestionHandler:
             since, stream_after = clock.now(), services.networks.settings.stream_after
 
             def is_late(reply: StreamingReply) -> bool:
-                return (
-                    self._asked[conversation][-1] is not reply or clock.now() - since > LATE_AFTER
-                )
+                is_last = self._asked[conversation][-1] is reply
+                return not is_last or clock.now() - since > LATE_AFTER
 
             reply = StreamingReply(services.sender, target, stream_after, request.words, is_late)
 
@@ -345,7 +344,11 @@ class ProgressSigns:
         def tell() -> None:
             if not (episode.is_told or reply.has_begun or network.shows_typing):
                 episode.is_told = True
-                self._services.spawn(self._tell(target, episode.activity))
+                activity = episode.activity[:_MAX_ACTIVITY]
+                words = f"{activity} ..." if activity else STILL_AT_IT
+                addressee = target.nick if target.is_direct else ""  # it is for all who wait
+                to_all = replace(target, nick=addressee, answers=None, logged=False)
+                self._services.spawn(self._services.sender.say(to_all, words.replace("\n", " ")))
 
         if not episode.open:
             episode.typing = loop.call_later(TYPING_AFTER, type_on)
@@ -362,9 +365,3 @@ class ProgressSigns:
                     episode.typing.cancel()
                 if episode.has_typed:
                     network.show_typing(recipient, "done")
-
-    async def _tell(self, target: Target, activity: str) -> None:
-        words = f"{activity[:_MAX_ACTIVITY]} ..." if activity else STILL_AT_IT
-        addressee = target.nick if target.is_direct else ""  # it is for all who wait
-        to_all = replace(target, nick=addressee, answers=None, logged=False)
-        await self._services.sender.say(to_all, words.replace("\n", " "))

@@ -18,7 +18,7 @@ from harnesses.irc.services import BotServices
 from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import Identity, PendingEvent, Scope
-from storage.db.database import to_micros
+from storage.chat_log.event_table import id_at
 from storage.queues.reminders import Reminder
 
 _SCHEDULED = (
@@ -44,7 +44,8 @@ class ScheduledQuestions:
         network = services.networks.get(place.network)
         if network is None or not (reminder.private or network.reaches(place.channel)):
             return RunOutcome.LATER
-        who, owner = await find_owner(network, reminder.owner), reminder.owner
+        owner = reminder.owner
+        who = await find_owner(network, owner)
         is_here = who is not None and (
             reminder.private or network.roster.member(place.channel, who.nick) is not None
         )
@@ -95,7 +96,7 @@ class ScheduledQuestions:
             answer = services.sender.compose(target, result.text, is_markdown=is_markdown)
             return await services.sender.deliver(target, answer)
 
-        now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time
+        now = id_at(services.resources.clock.now())
         window = LogWindow(
             log=services.log,
             place=reminder.place,
@@ -115,7 +116,7 @@ class ScheduledQuestions:
                 question,
                 values={**question.values, "abilities": abilities},
                 priority="background",
-                profile="job" if keeps else "standard",
+                trigger="job" if keeps else "standard",
                 keeps=keeps,
                 origin=replace(request.origin, priority="background"),
                 deliver=deliver,

@@ -31,7 +31,7 @@ from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.messages.message import NO_ASKER
 from storage.chat_log.event import Event, Identity, PendingEvent, Place
-from storage.db.database import to_micros
+from storage.chat_log.event_table import id_at
 from storage.queues.unasked import Silences
 
 _log = structlog.get_logger()
@@ -48,13 +48,13 @@ class UnaskedAnswers:
 
     async def prepare(self) -> None:
         """Restore the pauses of before a restart. Raises StorageError."""
-        own, turns = self._services.resources, self._services.turns
+        resources, turns = self._services.resources, self._services.turns
 
         async def ask_model(question: OpenQuestion) -> None:
             await turns.catch_errors(functools.partial(self._answer, question))
 
         self.speech = UnaskedSpeech(
-            Silences(own.database), own.clock, own.accounting.today, ask_model
+            Silences(resources.database), resources.clock, resources.accounting.today, ask_model
         )
         await self.speech.restore()
 
@@ -97,10 +97,8 @@ class UnaskedAnswers:
         """Ask the model, and say its answer; do nothing if we or the asker have left the channel,
         `proactive` or logging is off by now, or the question may not be shown to a model."""
         services, place = self._services, question.place
-        network, behaviour = (
-            services.networks.get(place.network),
-            services.behaviours.resolve(place),
-        )
+        network = services.networks.get(place.network)
+        behaviour = services.behaviours.resolve(place)
         if network is None or not network.roster.member(place.channel, question.nick):
             return TurnResult("")
         if not (network.reaches(place.channel) and behaviour.logging):
@@ -109,7 +107,7 @@ class UnaskedAnswers:
         if asked is None or behaviour.proactive == "off":
             return TurnResult("")
         room = room_key(place, network.fold)
-        now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time
+        now = id_at(services.resources.clock.now())
         scope = scope_of(place, services.networks.settings.channel_groups)
         log_tools = self._log_views.tools(place, scope, now)
 
@@ -130,7 +128,7 @@ class UnaskedAnswers:
                 persona=behaviour.persona,
                 model=behaviour.model,
                 priority="background",
-                profile="proactive",
+                trigger="proactive",
                 keeps=False,
                 deliver=deliver,
             )

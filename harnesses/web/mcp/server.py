@@ -15,7 +15,7 @@ from mcp.server.subscriptions import ListenHandler, SubscriptionBus, ToolsListCh
 from mcp.shared.exceptions import MCPError
 from starlette.requests import Request
 
-from harnesses.core.tendril.status import ProcessState, reports
+from harnesses.core.tendril.status import ProcessState, read_reports
 from harnesses.web.app_state import AppState, viewer_of
 from harnesses.web.auth.login_delays import address_of
 from harnesses.web.mcp.prompts import complete, get_prompt, list_prompts
@@ -96,7 +96,7 @@ async def announce_tools(state: AppState, bus: SubscriptionBus) -> None:
     """Publish on `bus` when the tools of the tendrils change, until cancelled."""
     before = None
     while True:
-        found = [each for each in reports(state.data) if each.is_fresh]
+        found = [each for each in read_reports(state.data) if each.is_fresh]
         now = [(each.name, each.mcp_tools) for each in found if each.state is ProcessState.READY]
         if before not in (None, now):
             await bus.publish(ToolsListChanged())

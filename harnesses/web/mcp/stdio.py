@@ -16,7 +16,7 @@ import httpx2
 import typer
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from harnesses.web.mcp.endpoint import PATH
 from harnesses.web.settings import WebSettings
 from llm.mcp.servers import HOW_TO_INSTALL
@@ -53,7 +53,7 @@ async def _serve(config: Config, url: str) -> None:
 
     base = url.rstrip("/")
     if not base:
-        web = report(config.data, "web")
+        web = read_report(config.data, "web")
         if web is None or not web.is_fresh or web.state is not ProcessState.READY:
             raise TendrilError(
                 f"no web tendril runs with the data folder {config.data}: start `terrarium up`, or"

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from harnesses.core.errors import PeerRefused
 from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, PeerService
-from harnesses.core.tendril.status import ProcessState, reports
+from harnesses.core.tendril.status import ProcessState, read_reports
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
 from harnesses.web.app_state import TOO_FAST, AppState
 from harnesses.web.chat_service import VISITOR, answer_visitor
@@ -256,7 +256,7 @@ class TendrilTools(ToolSource):
 
     def tools(self) -> Iterable[Tool]:
         """Yield the tools of the tendrils that are ready at the moment."""
-        for report in reports(self._data):
+        for report in read_reports(self._data):
             is_there = report.is_fresh and report.state is ProcessState.READY
             for offered in report.mcp_tools if is_there and report.name != self._own else ():
                 found = OfferedTool.model_validate(offered)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from harnesses.core.tendril.status import reports
+from harnesses.core.tendril.status import read_reports
 from harnesses.web.app_state import AppStateDep, ScopeDep, require_full
 from harnesses.web.queries import first, in_place
 from harnesses.web.rendering.charts import spark
@@ -38,7 +38,7 @@ async def show_channels(request: Request, state: AppStateDep, scope: ScopeDep) -
 @router.get("/tendrils", dependencies=[Depends(require_full)])
 async def show_tendrils(request: Request, state: AppStateDep) -> Response:
     """List the tendrils with their state."""
-    return page(request, "tendrils.html", tendrils=reports(state.data))
+    return page(request, "tendrils.html", tendrils=read_reports(state.data))
 
 
 @router.get("/paste/{token}")

@@ -16,7 +16,7 @@ import httpx2
 import psutil
 import pytest
 
-from agent_server.engines.openai import HttpEngine
+from agent_server.engines.openai import OpenAIEngine
 from agent_server.engines.upstream_pool import MAX_FAILURES, MIN_SLOW, UpstreamConfig
 from agent_server.errors import EngineTimeout, EngineUnavailable
 from terrarium.sockets import listen
@@ -57,14 +57,14 @@ async def answering(*answers: bytes | None) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def engine_of(*urls: str, **settings: Any) -> AsyncIterator[HttpEngine]:
+async def engine_of(*urls: str, **settings: Any) -> AsyncIterator[OpenAIEngine]:
     """A running engine with these upstreams."""
-    engine = HttpEngine(UpstreamConfig(urls, None, "m", **{"timeout": 10, **settings}))
+    engine = OpenAIEngine(UpstreamConfig(urls, None, "m", **{"timeout": 10, **settings}))
     async with engine.lifespan(), asyncio.timeout(PATIENCE):
         yield engine
 
 
-async def asked(engine: HttpEngine) -> str:
+async def asked(engine: OpenAIEngine) -> str:
     """All words of one answer."""
     chunks = [chunk async for chunk in engine.chat(HELLO, None)]
     return "".join(

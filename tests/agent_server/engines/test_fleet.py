@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from agent_server.engines.openai import HttpEngine
+from agent_server.engines.openai import OpenAIEngine
 from agent_server.engines.upstream_pool import UpstreamConfig
 from agent_server.errors import EngineMisconfigured
 from tests.kit.agent_server import agent_client, agent_server
@@ -43,7 +43,7 @@ async def test_what_each_kind_tells_of_its_model_is_understood(
     kind: Kind, tools: bool | None, parameters: int
 ) -> None:
     async with upstream_server(kind) as upstream:
-        engine = HttpEngine(UpstreamConfig([upstream.url], timeout=10))
+        engine = OpenAIEngine(UpstreamConfig([upstream.url], timeout=10))
         async with engine.lifespan():
             info = await engine.model_info()
     assert (info.tools, info.parameters) == (tools, parameters)
@@ -128,7 +128,7 @@ async def test_a_router_is_told_the_conversation_without_its_name_and_the_trace(
 
 async def test_an_upstream_that_came_back_with_another_model_is_asked_for_that() -> None:
     async with ScriptedOpenAI(model="before") as script:
-        engine = HttpEngine(UpstreamConfig([script.url], timeout=10))
+        engine = OpenAIEngine(UpstreamConfig([script.url], timeout=10))
         async with engine.lifespan():
             assert await _model(engine, script) == "before"
             script.model = "after"
@@ -138,7 +138,7 @@ async def test_an_upstream_that_came_back_with_another_model_is_asked_for_that()
             assert await _model(engine, script) == "after"
 
 
-async def _model(engine: HttpEngine, script: ScriptedOpenAI) -> str:
+async def _model(engine: OpenAIEngine, script: ScriptedOpenAI) -> str:
     """The model that an upstream is asked for now."""
     async for _ in engine.chat(HELLO, None):
         pass

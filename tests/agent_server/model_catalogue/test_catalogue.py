@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_server.engine_protocol import ModelInfo
-from agent_server.engines.capability_probe import info_from_model_card, info_from_ollama, size_in
+from agent_server.engines.model_descriptions import info_from_model_card, info_from_ollama, size_in
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.machine import Gpu, Machine
 from agent_server.models.capabilities import ModelCapabilities, is_tested

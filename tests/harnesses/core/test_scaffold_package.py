@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.scaffold import Kind
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.outbox import Outbox
@@ -80,7 +80,7 @@ class NewTendril:
     async def _ready(self, process: asyncio.subprocess.Process) -> None:
         async with asyncio.timeout(PATIENCE):
             while process.returncode is None:
-                said = report(self.data, "letters")
+                said = read_report(self.data, "letters")
                 if said and said.state is ProcessState.READY:
                     return
                 await asyncio.sleep(0.05)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harnesses.core.tendril.status import report
+from harnesses.core.tendril.status import read_report
 from harnesses.cron.tendril import CronTendril
 from storage.chat_log.event import PUBLIC, Place
 from storage.db.database import Database
@@ -175,7 +175,7 @@ async def test_jobs_come_go_and_change_while_it_runs(world: World) -> None:
         write(first="uno", third="tres")
         tendril.reload()
         async with asyncio.timeout(PATIENCE):
-            while (said := report(world.data, "cron")) is None or said.detail != "first, third":  # noqa: ASYNC110
+            while not (said := read_report(world.data, "cron")) or said.detail != "first, third":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert await clock.asleep(2) == [NINE, NINE + timedelta(hours=1)]
         file.write_text("[cron.jobs.first]\nschedule = 1\n")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from harnesses.irc.tendril import IrcTendril
 from tests.kit.irc_client import IrcClient, irc_client, irc_member
 from tests.kit.irc_network import Ears, joined, running
@@ -50,7 +50,7 @@ async def until_state(data: Path, *words: str) -> str:
     """The status once it has all these words; what the process does is seen nowhere else."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            said = report(data, "irc")
+            said = read_report(data, "irc")
             text = f"{said.state}: {said.detail}" if said else ""
             if all(word in text for word in words):
                 return text

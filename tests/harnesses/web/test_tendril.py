@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from harnesses.core.errors import PortTaken, TendrilError
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from harnesses.web.tendril import WebTendril
 from terrarium.config import Config
 from tests.kit.patience import PATIENCE
@@ -66,7 +66,7 @@ async def test_sigterm_stops_it_while_streams_are_open(tmp_path: Path) -> None:
         if child.returncode is None:
             child.kill()
             await child.wait()
-    said = report(tmp_path, "web")
+    said = read_report(tmp_path, "web")
     assert said is not None
     assert said.state is ProcessState.STOPPED
 
@@ -74,7 +74,7 @@ async def test_sigterm_stops_it_while_streams_are_open(tmp_path: Path) -> None:
 async def _address(data: Path) -> str:
     async with asyncio.timeout(PATIENCE):
         while True:
-            said = report(data, "web")
+            said = read_report(data, "web")
             if said and said.state is ProcessState.READY:
                 return said.detail
             await asyncio.sleep(0.02)

@@ -40,9 +40,9 @@ def numbered(name: str, count: int) -> list[ToolCall]:
     return [call(f'{{"n": {number}}}', name) for number in range(count)]
 
 
-def limits(profile: Trigger, **agent: int) -> RunLimits:
+def limits(trigger: Trigger, **agent: int) -> RunLimits:
     settings = Config({"agent": agent}, None, Path()).section(AgentSettings)
-    return RunLimits.from_settings(settings, profile)
+    return RunLimits.from_settings(settings, trigger)
 
 
 A, B = call("[1]", "search"), call("[2]", "who")
@@ -111,17 +111,17 @@ def test_five_replies_that_only_keep_notes_exhaust_a_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "iterations", "calls"),
-    [("standard", 12, 20), ("command", 8, 20), ("job", 30, 20), ("proactive", 12, 8)],
+    ("trigger", "iterations", "calls"),
+    [("standard", 12, 20), ("job", 30, 20), ("proactive", 12, 8)],
 )
-def test_what_sets_a_run_off_limits_it(profile: Trigger, iterations: int, calls: int) -> None:
-    unasked = profile == "proactive"
+def test_what_sets_a_run_off_limits_it(trigger: Trigger, iterations: int, calls: int) -> None:
+    unasked = trigger == "proactive"
     wanted = RunLimits(iterations=iterations, calls=calls, is_unasked=unasked)
-    assert limits(profile) == wanted
+    assert limits(trigger) == wanted
 
 
-def test_the_settings_move_the_limits_of_all_profiles() -> None:
-    assert limits("command", max_iterations=1).iterations == 1
+def test_the_settings_move_the_limits_of_all_triggers() -> None:
+    assert limits("standard", max_iterations=1).iterations == 1
     assert limits("job", max_iterations=4).iterations == 10
     assert limits("proactive", max_tool_calls=3).calls == 3
 

@@ -13,7 +13,8 @@ from llm.client.profile import CAPABLE, TINY
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading, Surroundings, read_slots
 from storage.chat_log.event import Event, EventType, Place
-from storage.db.database import Database, to_micros
+from storage.chat_log.event_table import id_at
+from storage.db.database import Database
 from storage.log import ChatLog
 from storage.passages.passages import LineFilter
 
@@ -62,7 +63,7 @@ async def window(tmp_path: Path) -> AsyncIterator[LogWindow]:
         yield LogWindow(
             log=log,
             place=Place("irc", "#pond"),
-            anchor=to_micros(NOW) // 1000,
+            anchor=id_at(NOW),
             last=50,
             speaker="eve",
             line_filter=LineFilter(prefix=".", nicks=("Terra",)),

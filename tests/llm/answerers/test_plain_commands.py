@@ -52,6 +52,7 @@ async def test_commands_in_plain_words_are_found_with_their_arguments(embedder: 
         ("remind", "remind me in 2 hours to check the oven and also tell me what bob said"),
         ("remind", "erinnere mich morgen um 9 an die Sensoren und sag mir, was dieter meinte"),
         ("cancel_reminder", "cancel the reminder for the oven, and tell me what is for dinner"),
+        ("cancel_reminder", "cancel reminder None"),
         ("remember", "remember that my sister is here on friday at ten and needs a lift"),
         ("schedule", "every monday at 9 sum up the week and ask who is on duty"),
     ],

@@ -55,7 +55,7 @@ async def test_while_the_server_is_away_a_chosen_name_stays() -> None:
     async with models("http://127.0.0.1:9") as found:
         assert await found.resolve("big") == "big"
         assert await found.smart() == ""
-        assert await found.tool_judgement() is None
+        assert await found.chooses_tools() is None
         assert await found.card() is None
 
 
@@ -63,15 +63,15 @@ async def test_while_the_server_is_away_a_chosen_name_stays() -> None:
 async def test_a_model_chooses_tools_when_the_server_has_tested_that(said: bool | None) -> None:
     async with ScriptedOpenAI() as script, models(script.url) as found:
         script.able = {"chooses_tools": said}
-        assert await found.tool_judgement() is said
+        assert await found.chooses_tools() is said
     async with ScriptedOpenAI() as script, models(script.url) as found:
         script.tools = "forced"  # it is too small to choose
-        assert await found.tool_judgement() is False
+        assert await found.chooses_tools() is False
 
 
 async def test_a_server_that_describes_no_models_is_taken_to_have_a_good_one() -> None:
     async with ScriptedOpenAI() as script, models(script.url, "unheard-of") as found:
-        assert await found.tool_judgement()
+        assert await found.chooses_tools()
 
 
 async def test_the_card_tells_what_a_prompt_may_cost() -> None:
@@ -87,7 +87,7 @@ async def test_the_card_tells_what_a_prompt_may_cost() -> None:
         card = await found.card()
         assert card is not None
         assert (card.parameters, card.prompt_tokens_per_second) == (600_000_000, 512.5)
-        assert (card.max_model_len, card.window, card.weights) == (4096, 4096, "Qwen3-0.6B-Q8_0")
+        assert (card.max_model_len, card.weights) == (4096, "Qwen3-0.6B-Q8_0")
         assert (card.capabilities.tools, card.capabilities.chooses_tools) == ("native", True)
         assert await found.card("nobody") is None
 

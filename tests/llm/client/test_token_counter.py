@@ -36,7 +36,7 @@ class Metered:
 
     async def window(self, model: str = "") -> int:
         """Return the window, of which one token is kept for the answer."""
-        return (await self.count("one", conversation="window", model=model)).window + 1
+        return (await self.count("one", conversation="window", model=model)).limit + 1
 
     @property
     def asked(self) -> int:
@@ -80,7 +80,7 @@ async def test_a_server_that_cannot_count_is_asked_once_and_its_card_has_the_win
         script.card = {"max_model_len": 131_072}
         async with metering(script) as metered:
             for text in ("one", "two " * 3_000):
-                assert (await metered.count(text)).window == 131_071
+                assert (await metered.count(text)).limit == 131_071
             assert (await metered.count("two " * 3_000)).tokens > 3_000
             await metered.client.chat(messages(["two " * 3_000]), RequestOptions("b"))
             assert 3_000 <= (await metered.count("two " * 3_000)).tokens < 3_200
@@ -95,7 +95,7 @@ async def test_the_estimate_of_the_agent_server_is_no_count() -> None:
         script.can_count = False
         async with metering(script, url) as metered:
             for text in ("one", "two " * 3_000):
-                assert (await metered.count(text)).window == 131_071
+                assert (await metered.count(text)).limit == 131_071
             assert metered.asked == 2  # once for the server, which says so on the card
             await metered.client.chat(messages(["two " * 3_000]), RequestOptions("b"))
             assert 3_000 <= (await metered.count("two " * 3_000)).tokens < 3_200
@@ -127,9 +127,9 @@ async def test_a_window_that_turns_out_smaller_stays_so_until_another_is_stated(
     async with ScriptedOpenAI(max_model_len=9_000) as script, metering(script) as metered:
         await metered.count("word")
         metered.token_counter.shrink(RequestOptions("b"))
-        assert (await metered.count("word", conversation="c")).window == 4_499
+        assert (await metered.count("word", conversation="c")).limit == 4_499
         script.max_model_len = 8_000
-        assert (await metered.count("word", conversation="d")).window == 7_999
+        assert (await metered.count("word", conversation="d")).limit == 7_999
 
 
 @pytest.mark.parametrize(

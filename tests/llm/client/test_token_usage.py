@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from harnesses.core.tendril.status import report
+from harnesses.core.tendril.status import read_report
 from harnesses.core.tendril.turn import TurnRequest
 from llm.client.client import RequestOptions
 from llm.client.token_usage import ANSWER, TokenAccounting
@@ -97,6 +97,6 @@ async def test_what_a_tendril_has_spent_today_outlives_it_and_is_told_to_others(
             await tendril.clear("kitchen")
             assert tendril.accounting.today(ANSWER) == spent
             tendril.status.ready()
-            said = report(tmp_path, "small")
+            said = read_report(tmp_path, "small")
             assert said
             assert said.tokens_today == spent

@@ -360,7 +360,7 @@ async def test_whoever_asks_the_prompt_is_sound(
                 prompt = await room.asks(text, *steps, nick=nick, answer=answer)
                 assert_sound(prompt, number)
                 counted = await room.count(prompt)  # with a hundred tokens for the answer
-                assert counted.tokens <= counted.window == window
+                assert counted.tokens <= counted.limit == window
                 await other.asks("elsewhere", nick=nick, answer="elsewhere")
 
 

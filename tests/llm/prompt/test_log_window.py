@@ -11,7 +11,8 @@ import pytest
 from llm.prompt.log_window import LogWindow, quoted_answer
 from llm.reading.reading import Reading
 from storage.chat_log.event import Event, EventType, Place
-from storage.db.database import Database, to_micros
+from storage.chat_log.event_table import id_at
+from storage.db.database import Database
 from storage.log import ChatLog
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -35,7 +36,7 @@ async def window(tmp_path: Path) -> AsyncIterator[LogWindow]:
                 text=text,
             )
             await log.add([event])
-        yield LogWindow(log=log, place=POND, anchor=to_micros(NOW) // 1000, last=50)
+        yield LogWindow(log=log, place=POND, anchor=id_at(NOW), last=50)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from terrarium.supervision import SUPERVISED
 from tests.kit.command import begun, line_with, terrarium
 from tests.kit.irc_client import irc_client
@@ -44,7 +44,7 @@ async def test_a_tendril_connects_once_its_database_is_there(tmp_path: Path) -> 
             await ada.join("#terrarium")
             await line_with(process.stderr, "waiting for it")
             async with asyncio.timeout(PATIENCE):  # between two attempts to start
-                while (said := report(tmp_path / "data", "irc")) is None or (  # noqa: ASYNC110
+                while (said := read_report(tmp_path / "data", "irc")) is None or (  # noqa: ASYNC110
                     said.state is not ProcessState.WAITING
                 ):
                     await asyncio.sleep(0.05)

@@ -17,7 +17,7 @@ import httpx2
 import psutil
 import pytest
 
-from harnesses.core.tendril.status import report
+from harnesses.core.tendril.status import read_report
 from tests.kit.command import begun, gone, line_with, terrarium
 from tests.kit.irc_client import irc_client
 from tests.kit.openai_script import ScriptedOpenAI
@@ -92,7 +92,7 @@ async def test_once_ready_it_answers_refuses_a_second_one_and_restarts_a_killed_
         assert second.status == 78
         assert str(running.process.pid) in second.err
         assert "--data DIR" in second.err
-        said = report(tmp_path, "irc")
+        said = read_report(tmp_path, "irc")
         assert said is not None
         os.kill(said.pid, signal.SIGKILL)
         line = await line_with(running.process.stderr, "irc ended")

@@ -14,9 +14,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from harnesses.core.services.metrics import MAX_METRICS, TendrilMetrics, send_heartbeats
-from harnesses.core.tendril.status import AccessMonitor, StatusFile, report
-from llm.client.client import AgentClient
-from llm.client.response import Heartbeat
+from harnesses.core.tendril.status import AccessMonitor, StatusFile, read_report
+from llm.client.client import AgentClient, Heartbeat
 from llm.client.settings import AgentSettings
 from llm.messages.errors import ModelError
 from terrarium import Config
@@ -126,10 +125,10 @@ async def test_a_key_that_is_refused_for_heartbeats_is_in_the_status_until_it_is
     async with serving(app) as url, AgentClient.open(AgentSettings(api_url=url)) as client:
         for _ in range(5):
             with suppress(ModelError):
-                await client.report("rooms", _ready())
-            await client.model("terra")  # what the key may do otherwise does not count
+                await client.send_heartbeat("rooms", _ready())
+            await client.card("terra")  # what the key may do otherwise does not count
             AccessMonitor(client, status).report()
-            reported = report(tmp_path, "rooms")
+            reported = read_report(tmp_path, "rooms")
             assert reported
             troubles.append("terrarium keys create" in reported.trouble)
     assert troubles == [True, True, False, True, False]

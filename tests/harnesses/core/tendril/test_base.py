@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.core.tendril.turns import FAILED
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, TimedOut
@@ -37,7 +37,7 @@ def small(data: Path, url: str, **agent: Any) -> AbstractAsyncContextManager[Sma
 
 def state_of(data: Path) -> ProcessState | None:
     """Return what the tendril has reported last."""
-    said = report(data, "small")
+    said = read_report(data, "small")
     return said.state if said else None
 
 
@@ -234,7 +234,7 @@ async def test_an_answer_is_shown_only_after_its_review(tmp_path: Path) -> None:
 
 async def test_a_tendril_says_how_it_is(tmp_path: Path) -> None:
     async with small(tmp_path, "http://127.0.0.1:9"):
-        said = report(tmp_path, "small")
+        said = read_report(tmp_path, "small")
         assert said
         assert (said.state, said.detail, said.is_fresh) == (
             ProcessState.READY,

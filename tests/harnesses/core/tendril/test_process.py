@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, read_report
 from harnesses.core.tendril.turns import RESTARTED
 from terrarium.supervision import SUPERVISED
 from tests.harnesses.core.tendril.test_base import state_of
@@ -78,7 +78,7 @@ async def test_a_tendril_ends_when_told_to_in_the_midst_of_a_turn(
             tendril.send_signal(number)
             assert await tendril.wait() == 0
             await script.client_gone()
-        said = report(tmp_path, "small")
+        said = read_report(tmp_path, "small")
         assert said
         assert (said.state, said.pid) == (ProcessState.STOPPED, tendril.pid)
 

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.status import ProcessState, StatusFile, StatusReport, report, reports
+from harnesses.core.tendril.status import (
+    ProcessState,
+    StatusFile,
+    StatusReport,
+    read_report,
+    read_reports,
+)
 
 
 def test_a_process_says_what_it_does(tmp_path: Path) -> None:
@@ -22,7 +28,7 @@ def test_a_process_says_what_it_does(tmp_path: Path) -> None:
     ]
     for step, state, detail in steps:
         step()
-        said = report(tmp_path / "data", "irc")
+        said = read_report(tmp_path / "data", "irc")
         assert said
         assert (said.name, said.pid, said.state, said.detail) == ("irc", os.getpid(), state, detail)
         assert said.is_fresh
@@ -34,11 +40,11 @@ def test_a_report_grows_stale_and_without_a_file_there_is_none(tmp_path: Path) -
     assert not StatusReport(
         name="irc", pid=1, state=ProcessState.READY, detail="", time=old
     ).is_fresh
-    assert report(tmp_path, "irc") is None
-    assert reports(tmp_path) == []
+    assert read_report(tmp_path, "irc") is None
+    assert read_reports(tmp_path) == []
     (tmp_path / "run").write_text("in the way")
     StatusFile(tmp_path, "irc").ready()
-    assert report(tmp_path, "irc") is None
+    assert read_report(tmp_path, "irc") is None
 
 
 @pytest.mark.parametrize(
@@ -47,18 +53,18 @@ def test_a_report_grows_stale_and_without_a_file_there_is_none(tmp_path: Path) -
 def test_a_broken_file_is_no_report(tmp_path: Path, text: str) -> None:
     StatusFile(tmp_path, "web").ready()
     (tmp_path / "run" / "irc.json").write_text(text, encoding="latin-1")
-    assert report(tmp_path, "irc") is None
-    assert [said.name for said in reports(tmp_path)] == ["web"]
+    assert read_report(tmp_path, "irc") is None
+    assert [said.name for said in read_reports(tmp_path)] == ["web"]
 
 
 def test_one_trouble_does_not_hide_another(tmp_path: Path) -> None:
     status = StatusFile(tmp_path, "kettle")
     status.report_trouble("fill the kettle")
     status.report_trouble("the key is refused", "agent server")
-    found = report(tmp_path, "kettle")
+    found = read_report(tmp_path, "kettle")
     assert found
     assert found.trouble == "fill the kettle; the key is refused"
     status.report_trouble("", "agent server")
-    found = report(tmp_path, "kettle")
+    found = read_report(tmp_path, "kettle")
     assert found
     assert found.trouble == "fill the kettle"

@@ -35,10 +35,10 @@ async def test_a_turn_leaves_a_trace_of_its_steps_and_none_of_its_words(tmp_path
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.cached_tokens = 5
         script.call("cups", {}).say("Seven.")
-        await tendril.ask("How many?", profile="command")
+        await tendril.ask("How many?")
         run = await last(tmp_path)
         tables = [await tendril.database.fetch_all(f"SELECT * FROM {t}") for t in TABLES]
-    assert (run.conversation, run.profile, run.outcome) == ("kitchen", "command", "answered")
+    assert (run.conversation, run.profile, run.outcome) == ("kitchen", "standard", "answered")
     assert (run.iterations, run.cached, run.model_profile) == (2, 10, "capable")
     rows = [str(tuple(row)) for table in tables for row in table]
     assert len(rows) == 4
@@ -78,9 +78,9 @@ async def test_the_words_of_a_trace_are_those_of_the_turn_and_nobody_is_alone(
     assert words == ([] if private else ["How many?", "ok"])
 
 
-@pytest.mark.parametrize("profile", ["standard", "proactive"])
+@pytest.mark.parametrize("trigger", ["standard", "proactive"])
 async def test_of_who_is_not_to_be_remembered_there_is_no_trace_and_unasked_only_numbers(
-    tmp_path: Path, profile: Trigger
+    tmp_path: Path, trigger: Trigger
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         await tendril.ask(
@@ -88,11 +88,11 @@ async def test_of_who_is_not_to_be_remembered_there_is_no_trace_and_unasked_only
             who="adalovelace",
             conversation="kitchen/adalovelace",
             keeps=False,
-            profile=profile,
+            trigger=trigger,
         )
         runs = await newest_runs(tmp_path, 10)
         files = b"".join(path.read_bytes() for path in small_files(tmp_path))
-    if profile == "standard":
+    if trigger == "standard":
         assert runs == []
         assert b"adalovelace" not in files
     else:
@@ -150,7 +150,7 @@ async def test_a_stopped_turn_leaves_memory_as_it_was(tmp_path: Path) -> None:
 async def test_a_model_may_stay_silent_and_that_is_remembered(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.say('{"response": ""}')
-        result = await tendril.ask("Speak?", profile="proactive")
+        result = await tendril.ask("Speak?", trigger="proactive")
         assert (result.text, result.ok) == ("", True)
         assert (await last(tmp_path)).outcome == "silent"
         assert (await tendril.ask("Hello again")).ok

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
-from harnesses.core.tendril.status import examine_process, report
+from harnesses.core.tendril.status import examine_process, read_report
 from harnesses.irc.tendril import IrcTendril
 from storage.chat_log.event import Place
 from storage.db.database import Database
@@ -136,7 +136,7 @@ async def test_what_only_the_owner_can_mend_is_told_to_the_owner_and_no_falsehoo
     with capture_logs() as log:
         async with serving(site) as url, alice_in(tmp_path, url) as (alice, _):
             assert await ask(alice, ".terrarium how are you?") == told
-            found = report(tmp_path, "irc")
+            found = read_report(tmp_path, "irc")
             assert found is not None
             assert advice in found.trouble
             assert not examine_process(tmp_path, "irc").ok

@@ -9,7 +9,7 @@ Sources: the OpenAI list of models as vLLM (`max_model_len`), Groq (`context_win
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -42,9 +42,9 @@ def info_from_model_card(card: Mapping[str, Any]) -> ModelInfo:
     )
 
 
-def info_from_litellm(entries: Sequence[Any], name: str) -> ModelInfo:
-    """Parse the `data` of LiteLLM's `/v1/model/info`; a name may stand for several deployments."""
-    named = [each for each in entries if isinstance(each, dict) and each.get("model_name") == name]
+def info_from_litellm(answer: Mapping[str, Any], name: str) -> ModelInfo:
+    """Parse LiteLLM's `/v1/model/info`; a name may stand for several deployments."""
+    named = [each for each in objects_in(answer, "data") if each.get("model_name") == name]
     facts = [_mapping(each, "model_info") for each in named]
 
     def common(key: str) -> bool | None:
@@ -98,11 +98,8 @@ def info_from_ollama(model: Mapping[str, Any], running: Mapping[str, Any] | None
 
 def running_model(answer: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     """Return the entry of a model in Ollama's `/api/ps`, None if it is not loaded."""
-    models = answer.get("models")
-    listed = (
-        each for each in (models if isinstance(models, list) else ()) if isinstance(each, dict)
-    )
-    return next((each for each in listed if each.get("model") in (name, f"{name}:latest")), None)
+    names, listed = (name, f"{name}:latest"), objects_in(answer, "models")
+    return next((each for each in listed if each.get("model") in names), None)
 
 
 def info_from_anthropic(card: Mapping[str, Any]) -> ModelInfo:
@@ -133,6 +130,12 @@ def coalesce_info(first: ModelInfo, second: ModelInfo) -> ModelInfo:
     """Merge two descriptions: what is None in `first` is taken from `second`."""
     known = {each.name: getattr(first, each.name) for each in fields(first)}
     return replace(second, **{name: value for name, value in known.items() if value is not None})
+
+
+def objects_in(answer: Any, key: str) -> list[dict[str, Any]]:
+    """Return the objects of the list at a key; none if an answer has another form."""
+    listed = answer.get(key) if isinstance(answer, dict) else None
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
