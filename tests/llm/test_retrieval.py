@@ -14,7 +14,7 @@ import pytest
 
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
-from llm.log_questions import answer_about_log
+from llm.log_questions import LogQuestion, answer_about_log
 from llm.messages.errors import Unreachable
 from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogSearch, LogTools
@@ -130,6 +130,12 @@ async def test_a_question_in_other_words_finds_its_line(tmp_path: Path, embedder
             page = await retrieval.near(question, query())
             assert page is not None
             assert [hit.event.text for hit in page.hits] == [TALK[number]]
+        for text, topic, found_text in (
+            ("who said that their Wi-Fi adapter is broken?", "Wi-Fi adapter broken", TALK[0]),
+            ("who said that the giraffe is green?", "giraffe green", "Nobody said that here."),
+        ):
+            said_so = await answer_about_log(retrieval, text, query(), LogQuestion(topic))
+            assert said_so and found_text in said_so.text
 
 
 async def test_only_what_may_be_seen_is_near(tmp_path: Path) -> None:

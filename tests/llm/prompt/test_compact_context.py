@@ -12,7 +12,7 @@ import pytest
 
 from llm.client import profile as profiles
 from llm.client.profile import Profile
-from llm.messages.errors import ContextTooLong
+from llm.messages.errors import ContextTooLong, Unsure
 from llm.messages.message import Message, Question
 from llm.prompt.compact_context import CompactPromptContext
 from llm.reading.reading import Reading
@@ -103,6 +103,9 @@ async def test_a_tiny_model_is_lost_without_the_turn_that_it_goes_on_from(room: 
     assert (await is_lost("follow_up"), await is_lost("general")) == (True, False)
     await ask(room, "which country has the most frogs?")
     assert not await is_lost("follow_up")
+    # What it has not answered, nothing follows.
+    await ask(room, "which country has the most toads?", answer=Unsure.sentence)
+    assert await is_lost("follow_up")
 
 
 async def test_a_question_about_the_talk_is_shown_the_last_lines_of_people(room: Room) -> None:

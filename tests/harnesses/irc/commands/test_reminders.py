@@ -123,6 +123,17 @@ async def test_only_its_owner_or_an_admin_cancels_a_reminder(tmp_path: Path) -> 
         assert said(it.bob) == ["bob: reminder: cake"]
 
 
+async def test_a_reminder_is_cancelled_by_any_form_of_one_of_its_words(tmp_path: Path) -> None:
+    async with world(tmp_path) as it, it.life(NOON):
+        await it.alice.ask(".remind in 2h brownies in the oven", "Its number is 1")
+        await it.alice.ask(".remind in 2h call the plumber", "Its number is 2")
+        cancel = ".reminders cancel"
+        assert "no such reminder" in await it.alice.told(f"{cancel} the soup")
+        said_so = await it.alice.told(f"{cancel} brownie, they're out")
+        assert said_so == "Cancelled: brownies in the oven"
+        assert (await it.alice.told(".reminders")).startswith("2: ")
+
+
 async def test_a_reminder_of_a_private_conversation_stays_private(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         async with it.life(NOON) as clock:
