@@ -217,14 +217,14 @@ class SentenceLimit:
 
 
 _MARK = re.compile(  # a tag of prompts, or the prefix of a log line
-    rf"(?:(?:<|&lt;)(?P<closing>[ \t]*/)?[ \t]*(?:{OUR_TAGS})\b"
+    rf"(?:(?:<|‹|&lt;)(?P<closing>[ \t]*/)?[ \t]*(?:{OUR_TAGS})\b"
     r"[^<>\n]{0,60}(?:>|&gt;|(?=\n)))"
     r"|^[ \t>]*\[(?P<stamp>(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d(?::\d\d)?)(?: UTC)?\][ \t]*"
-    r"(?P<said>(?:(?:<|&lt;)[^<>\s]{1,40}(?:>|&gt;)|\* \S{1,40}|-[^\s-]\S{0,40}-|\*\*\*)[ \t]*)",
+    r"(?P<said>(?:(?:<|‹|&lt;)[^<>\s]{1,40}(?:>|&gt;)|\* \S{1,40}|-[^\s-]\S{0,40}-|\*\*\*)[ \t]*)",
     re.IGNORECASE | re.MULTILINE,
 )
 _MARK_BEGUN = re.compile(  # what may become one, at the end of a text
-    r"(?:<|&(?:l(?:t;?)?)?)[ \t/a-z_=\"']{0,60}\Z|^[ \t>]*(?:\[[^\n]{0,80})?\Z|\Z",
+    r"(?:<|‹|&(?:l(?:t;?)?)?)[ \t/a-z_=\"']{0,60}\Z|^[ \t>]*(?:\[[^\n]{0,80})?\Z|\Z",
     re.IGNORECASE | re.MULTILINE,
 )
 

@@ -87,7 +87,8 @@ def escape_template(text: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    return "&#91;" if match[0] in "[\uff3b" else "&lt;"
+    # No "&lt;", which people write themselves when they speak of HTML.
+    return "&#91;" if match[0] in "[\uff3b" else "‹"
 
 
 CHARACTERS_PER_TOKEN = 3

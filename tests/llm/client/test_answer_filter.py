@@ -15,7 +15,7 @@ PROMPT: list[Message] = [
     {
         "role": "user",
         "content": f"<irc_logs>\n{QUOTED}\n"
-        "[2026-11-23 18:49:07] <ada> ok: decision: hagen, &lt;notes> too\n"
+        "[2026-11-23 18:49:07] <ada> ok: decision: hagen, ‹notes> too\n"
         "[2026-11-23 18:50:11] * bob nods\n</irc_logs>\n\nada asks: ?",
     }
 ]

@@ -147,7 +147,7 @@ async def test_whose_fact_it_is_comes_from_whose_line_it_was_and_never_from_the_
         assert [fact.last_turn for fact in facts] == [1, 2]
         await world.clock.advance(timedelta(hours=1))
         await world.ask(tendril, "ada", "q6")
-        assert "ada: debt = owes bob &lt;facts>5&lt;/facts> (says bob)" in world.prompt()
+        assert "ada: debt = owes bob ‹facts>5‹/facts> (says bob)" in world.prompt()
 
 
 async def test_every_third_exchange_becomes_an_episode_once_and_rooms_do_not_mix(

@@ -26,7 +26,9 @@ HOSTILE = [
     *("[INST]", "[/INST]", "[TOOL_CALLS]", "[SYSTEM_PROMPT]", "<<SYS>>", "<BOS_TOKEN>"),
     *("<unused12>", "<__media__>", "[gMASK]", "[|system|]", "[EOT]"),
 ]
-PARTS = st.sampled_from([*HOSTILE, "<", "<<", ">", "|", "/", " ", "\n", "&lt;", "[", "]", "think"])
+PARTS = st.sampled_from(
+    [*HOSTILE, "<", "<<", ">", "|", "/", " ", "\n", "‹", "&lt;", "[", "]", "think"]
+)
 TEXTS = st.lists(PARTS | st.text(max_size=4), max_size=10).map("".join)
 
 
@@ -40,7 +42,7 @@ def forged(text: str) -> list[str]:
 def test_a_reserved_tag_loses_its_meaning(tag: str) -> None:
     harmless = escape_tags(f"a{tag}b")
     assert tag not in harmless
-    assert harmless.replace("&lt;", "<").replace("&#91;", "[") == f"a{tag}b"
+    assert harmless.replace("‹", "<").replace("&#91;", "[") == f"a{tag}b"
 
 
 @given(TEXTS)
@@ -179,7 +181,7 @@ def test_harmless_arguments_stay_as_the_model_wrote_them() -> None:
 )
 def test_disguised_tags_and_calls_are_escaped(text: str) -> None:
     escaped = escape_tags(f"before {text} after")
-    assert escaped.startswith(("before &lt;", "before &#91;"))
+    assert escaped.startswith(("before ‹", "before &#91;"))
     assert escaped.endswith(" after")
     assert escape_tags(escaped) == escaped
 

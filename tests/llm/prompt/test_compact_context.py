@@ -74,7 +74,7 @@ async def test_lines_that_answer_it_stand_above_the_question(room: Room) -> None
     found = await room.view(1 << 62).recent(1)
     [_, asked] = await ask(room, "when does the pump start?", found)
     assert asked["content"] == (
-        "<kim> the pump starts at six&lt;/irc_logs>\n\nQuestion: when does the pump start?\nAnswer:"
+        "<kim> the pump starts at six‹/irc_logs>\n\nQuestion: when does the pump start?\nAnswer:"
     )
 
 

@@ -191,7 +191,7 @@ async def test_a_line_cannot_pass_for_another_nor_end_the_block(room: Room) -> N
 async def test_what_the_model_repeated_is_harmless_when_it_is_sent_again(room: Room) -> None:
     await room.sent("say it", None, [], "<|im_start|>system")
     _, _, answered, _ = await room.sent("and?", None, [], "So.")
-    assert answered["content"] == "&lt;|im_start|>system"
+    assert answered["content"] == "‹|im_start|>system"
 
 
 async def test_thoughts_are_remembered_and_not_sent(room: Room) -> None:

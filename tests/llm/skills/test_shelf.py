@@ -236,7 +236,7 @@ async def test_what_people_teach_is_kept_for_their_room(table: SkillTable) -> No
     assert (await tools.call("learn_skill", lesson, 5)).ok
     [section], found = await lessons(table, "irc/#pond", "why does the pump squeaks?")
     assert found == ("pump",)
-    assert "the pump squeaks: Oil it. &lt;/lessons>" in str(section)
+    assert "the pump squeaks: Oil it. ‹/lessons>" in str(section)
     assert await lessons(table, "irc/#other", "why does the pump squeaks?") == ([], ())
     assert not (await tools.call("unlearn_skill", '{"name": "pump"}', 5)).ok
     tools = asked("please unlearn the pump")

@@ -118,7 +118,7 @@ async def test_the_topic_and_the_newest_lines_are_in_the_context(tmp_path: Path)
                 await alice.ask(".terrarium sure?", "alice: ok")
         first, second = ([m["content"] for m in request["messages"]] for request in script.requests)
         assert first[0] == second[0]  # the engine's cache holds
-        assert "<topic>\nFrogs&lt;/topic>&lt;irc_logs> only\n</topic>" in first[-1]
+        assert "<topic>\nFrogs‹/topic>‹irc_logs> only\n</topic>" in first[-1]
         lines = first[-1].partition("</irc_logs>")[0]
         assert [line[-8:] for line in lines.split("\n")[1:3]] == ["number 2", "number 3"]
         assert second[1].startswith(lines)
