@@ -187,6 +187,12 @@ class SqliteBackend:
 
     async def sync(self) -> None:
         """Make all commits so far durable."""
+
+        def flush() -> None:
+            # Without a log, commits went to the file itself and were fsynced there.
+            with suppress(FileNotFoundError), self._wal.open("rb") as wal:
+                os.fsync(wal.fileno())
+
         try:
             if self._has_lost_writes:
                 # After an fsync has failed, Linux counts its pages as clean although they may never
@@ -201,15 +207,10 @@ class SqliteBackend:
                         "the database cannot be brought to the disk: it is being read"
                     )
                 self._has_lost_writes = False
-            await asyncio.to_thread(self._fsync_wal)
+            await asyncio.to_thread(flush)
         except OSError as error:
             self._has_lost_writes = True
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
-
-    def _fsync_wal(self) -> None:
-        # Without a log, commits went to the file itself and were fsynced there.
-        with suppress(FileNotFoundError), self._wal.open("rb") as wal:
-            os.fsync(wal.fileno())
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
         """Run a statement on the writing connection."""
