@@ -29,11 +29,10 @@ from llm.skills.hint import HintContext
 from storage.db.private_files import make_folder
 from storage.runs.runs import Run
 
-_PSEUDONYM_KEY = secrets.token_bytes(16)
-"""The hash key for pseudonyms of unrecorded conversations. It is never stored, so nobody can link
-them to a conversation after this process has ended."""
-
-_KEY_BYTES = 16  # of the key of a day's pseudonyms
+_KEY_BYTES = 16
+_UNRECORDED_KEY = secrets.token_bytes(_KEY_BYTES)
+"""The hash key for pseudonyms of unrecorded conversations. Unlike those of `Pseudonyms` it is never
+stored, so nobody can link them to a conversation after this process has ended."""
 
 Context = PromptContext | CompactPromptContext
 
@@ -73,7 +72,7 @@ async def choose_model(
     # guessable name could be found by trying names.
     conversation = request.conversation
     if request.is_unrecorded:
-        name = blake2b(conversation.encode(), key=_PSEUDONYM_KEY, digest_size=8)
+        name = blake2b(conversation.encode(), key=_UNRECORDED_KEY, digest_size=8)
         conversation = name.hexdigest()
     options = RequestOptions(
         f"{resources.name}/{conversation}",
