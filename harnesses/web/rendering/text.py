@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import nh3
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline, emphasis
 from markupsafe import Markup, escape
 
 from llm.web.links import without_punctuation
@@ -26,7 +27,31 @@ _TAGS = {
     *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a"),
     *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
 }
-_markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+_markdown = (
+    # Models that are asked for plain text write "&lt;" and "C:\\*.txt" as they mean them.
+    MarkdownIt("commonmark", {"html": False})
+    .enable(["table", "strikethrough"])
+    .disable(["entity", "escape"])
+)
+
+
+def _emphasize(state: StateInline, silent: bool) -> bool:
+    """Read the marks of emphasis that stand at an edge of words, and leave `__init__.py` and 2*3*4
+    as they are."""
+    run = _MARKS.match(state.src, state.pos)
+    if run is None:
+        return False
+    before, after = state.src[: run.start()][-1:], state.src[run.end() :][:1]
+    is_at_edge = not before.strip("([\"'*_~") or not after.strip(")]\"'*_~.,;:!?")
+    if is_at_edge or not (before.strip() and after.strip()):
+        return emphasis.tokenize(state, silent)
+    state.pending += "" if silent else run[0]
+    state.pos = run.end()
+    return True
+
+
+_MARKS = re.compile(r"\*+|_+")
+_markdown.inline.ruler.at("emphasis", _emphasize)
 
 
 def strip_formatting(text: str) -> str:

@@ -81,6 +81,19 @@ def test_no_text_can_open_an_element_of_its_own(found: tuple[str, list[tuple[int
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("pkg/__init__.py is 2*3*4 lines", "pkg/__init__.py is 2*3*4 lines"),
+        ("C:\\*.txt has *.md and R&amp;D in it", "C:\\*.txt has *.md and R&amp;amp;D in it"),
+        ("a *b*, **c d**, (_e_) and snake_case", None),
+    ],
+)
+def test_plain_text_is_shown_as_it_was_written(text: str, shown: str | None) -> None:
+    emphasized = "a <em>b</em>, <strong>c d</strong>, (<em>e</em>) and snake_case"
+    assert answer_html(text) == f"<p>{shown or emphasized}</p>\n"
+
+
 def test_markdown_is_formatted_and_steps_keep_their_numbers() -> None:
     html = answer_html("**two** frogs:\n\n- a `b`\n\n| x |\n|---|\n| 1 |")
     for expected in ("<strong>two</strong>", "<li>a <code>b</code></li>", "<td>1</td>"):
