@@ -146,8 +146,9 @@ def _skip(text: str, marks: Sequence[str]) -> tuple[str, Literal["open", "text"]
 
 
 def _squash(text: str) -> str:
-    # Clients may escape the tags in what people wrote, and models space JSON as they like.
-    return "".join(html.unescape(text).split())
+    # Clients may escape the tags in what people wrote (ours by "‹"), and models space JSON as they
+    # like.
+    return "".join(html.unescape(text).replace("‹", "<").split())
 
 
 _BEGINNING = re.compile(

@@ -65,8 +65,14 @@ async def ask_shortly(
         except RequestRejected as error:  # a server without that API
             raise Unsure(str(error)) from error
         usage += reply.usage
-        if sentence := _first_sentence(reply.text):
-            reply = replace(reply, text=sentence, finish_reason="stop")
+        words = reply.text.split()
+        for number, word in enumerate(words, 1):
+            # The first sentence does not end after initials: "F.", "J.K."
+            is_end = word.endswith((".", "!", "?", '."', '!"', '?"'))
+            if is_end and word.count(".") < 2 < len(word):
+                text = " ".join(words[:number])
+                reply = replace(reply, text=text, finish_reason="stop")
+                break
         replies.append(reply)
         if _certainty(reply, question) >= sure:
             return _answer(reply, usage)
@@ -80,16 +86,6 @@ async def ask_shortly(
 def _answer(reply: ModelReply, usage: TokenUsage) -> ModelReply:
     text = reply.text[:1].upper() + reply.text[1:]
     return replace(reply, text=text if text[-1] in ".!?" else f"{text}.", usage=usage)
-
-
-def _first_sentence(text: str) -> str:
-    """Return the first sentence of a text, "" if none ends there."""
-    words = text.split()
-    for number, word in enumerate(words, 1):
-        # Not after initials: "F.", "J.K."
-        if word.endswith((".", "!", "?", '."', '!"', '?"')) and word.count(".") < 2 < len(word):
-            return " ".join(words[:number])
-    return ""
 
 
 def _certainty(reply: ModelReply, question: str) -> float:
