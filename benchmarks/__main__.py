@@ -38,6 +38,7 @@ from benchmarks import (
     reply,
     scale,
     server,
+    short_answers,
     soak,
     startup,
 )
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "startup": startup.figures,
     "attention": attention.figures,
     "reply": reply.figures,
+    "quiz": short_answers.figures,
     "irc": irc_latency.figures,
     "soak": soak.figures,
     "day": day.figures,
