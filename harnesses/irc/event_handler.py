@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any
 
 import structlog
 
+from harnesses.core.commands.request import (
+    UNLOGGED,
+    Command,
+    ParsedCommand,
+    PrivateReply,
+)
 from harnesses.irc.commands.admin import follow_invite
-from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.commands.registry import Commands
 from harnesses.irc.playback import PlaybackLog
 from harnesses.irc.policy.requests import (
-    ASK_COMMAND,
-    Command,
-    CommandRequest,
-    ParsedCommand,
-    PrivateReply,
+    IrcRequest,
     fold_place,
     is_said_to_all,
     person_key,
@@ -136,27 +136,20 @@ class EventHandler:
         if asked and answers:
             self._carry_out(asked, policy.request(heard, asked.words, first))
 
-    def _carry_out(self, asked: ParsedCommand, request: CommandRequest) -> None:
+    def _carry_out(self, asked: ParsedCommand, request: IrcRequest) -> None:
         """Run a known command. Those of channel operators are other bots' as well: whoever may not
         give them is told so once a minute at most."""
         if asked.too_fast:
             self._slow_down(request, TOO_FAST)  # by a NOTICE, which bots never answer
             return
-        command = self.commands.known.get(asked.command)
-        if command is None and asked.question:
-            command = self.commands.known[ASK_COMMAND]
-            request = replace(request, words=asked.question)
-        if command is None:
+        found = self.commands.find(asked, request)
+        if found is None:
             return
-        if self.commands.takes_no_words(asked.command) and " " in asked.words:
-            if not request.private:
-                return  # ".clear as mud" is no command
-            command, request = self.commands.help, replace(request, words=asked.command)
         is_refused = asked.command in self.commands.of_operators and not request.admin
         if not is_refused or self._services.policy.should_explain(request):
-            self.answer(command, request)
+            self.answer(*found)
 
-    def answer(self, command: Command, request: CommandRequest) -> None:
+    def answer(self, command: Command[IrcRequest], request: IrcRequest) -> None:
         """Run a command in the background, unless it exceeds a rate limit."""
         services = self._services
         if services.policy.try_acquire(request):
@@ -164,14 +157,14 @@ class EventHandler:
         else:
             self._slow_down(request, RATE_LIMITED)
 
-    def _slow_down(self, request: CommandRequest, text: str) -> None:
+    def _slow_down(self, request: IrcRequest, text: str) -> None:
         """Tell somebody who writes too much, once a minute at most."""
         services = self._services
         if services.policy.should_notify(request):
             services.spawn(services.sender.reply(request, PrivateReply(text)))
 
-    async def _run(self, command: Command, request: CommandRequest) -> None:
-        await self._questions.run(command, request)
+    async def _run(self, command: Command[IrcRequest], request: IrcRequest) -> None:
+        await self.commands.medium.run(command, request)
         self._services.policy.note_reply(request.network, request.who.name)
         if not self._services.log.trouble:
             return

@@ -13,7 +13,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, mask_of
+from harnesses.core.commands.request import PrivateReply, Reply
+from harnesses.irc.policy.requests import IrcRequest, mask_of
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.message import Message, sanitize
 from harnesses.irc.services import BotServices
@@ -41,7 +42,7 @@ class ChannelOperator:
     turn that answers the request.
     """
 
-    def __init__(self, request: CommandRequest, audit: AuditLog, channel: str = "") -> None:
+    def __init__(self, request: IrcRequest, audit: AuditLog, channel: str = "") -> None:
         self._request, self._audit = request, audit
         self._channel = channel or channel_of_room(request.place.channel)
 
@@ -124,15 +125,15 @@ class OperatorCommands:
     def __init__(self, services: BotServices) -> None:
         self._services = services
 
-    async def kick(self, request: CommandRequest) -> Reply:
+    async def kick(self, request: IrcRequest) -> Reply:
         """kick [#CHANNEL] NICK [REASON]: remove NICK from the channel"""
         return await self._run(request, lambda operator, words: operator.kick(*words))
 
-    async def ban(self, request: CommandRequest) -> Reply:
+    async def ban(self, request: IrcRequest) -> Reply:
         """ban [#CHANNEL] NICK or MASK: keep them out of the channel"""
         return await self._run(request, lambda operator, words: operator.ban(*words))
 
-    async def kickban(self, request: CommandRequest) -> Reply:
+    async def kickban(self, request: IrcRequest) -> Reply:
         """kickban [#CHANNEL] NICK [REASON]: remove NICK, and keep them out"""
 
         async def both(operator: ChannelOperator, words: Words) -> str:
@@ -141,39 +142,39 @@ class OperatorCommands:
 
         return await self._run(request, both)
 
-    async def unban(self, request: CommandRequest) -> Reply:
+    async def unban(self, request: IrcRequest) -> Reply:
         """unban [#CHANNEL] NICK or MASK: let them in again"""
         return await self._run(request, lambda operator, words: operator.unban(*words))
 
-    async def op(self, request: CommandRequest) -> Reply:
+    async def op(self, request: IrcRequest) -> Reply:
         """op [#CHANNEL] [NICK]: make NICK, or you, an operator"""
         return await self._set_mode(request, "+o")
 
-    async def deop(self, request: CommandRequest) -> Reply:
+    async def deop(self, request: IrcRequest) -> Reply:
         """deop [#CHANNEL] [NICK]: take that back"""
         return await self._set_mode(request, "-o")
 
-    async def voice(self, request: CommandRequest) -> Reply:
+    async def voice(self, request: IrcRequest) -> Reply:
         """voice [#CHANNEL] [NICK]: give NICK, or you, voice"""
         return await self._set_mode(request, "+v")
 
-    async def devoice(self, request: CommandRequest) -> Reply:
+    async def devoice(self, request: IrcRequest) -> Reply:
         """devoice [#CHANNEL] [NICK]: take that back"""
         return await self._set_mode(request, "-v")
 
-    async def mode(self, request: CommandRequest) -> Reply:
+    async def mode(self, request: IrcRequest) -> Reply:
         """mode [#CHANNEL] CHANGE [NICK ...]: change modes, as in mode +m"""
         return await self._run(
             request, lambda operator, words: operator.change_modes(words[0], words[1].split(), "")
         )
 
-    async def topic(self, request: CommandRequest) -> Reply:
+    async def topic(self, request: IrcRequest) -> Reply:
         """topic [#CHANNEL] TEXT: set the topic"""
         return await self._run(
             request, lambda operator, words: operator.topic(" ".join(words).strip(), "")
         )
 
-    async def _set_mode(self, request: CommandRequest, change: str) -> Reply:
+    async def _set_mode(self, request: IrcRequest, change: str) -> Reply:
         return await self._run(
             request,
             lambda operator, words: operator.change_modes(change, [words[0]], ""),
@@ -182,7 +183,7 @@ class OperatorCommands:
 
     async def _run(
         self,
-        request: CommandRequest,
+        request: IrcRequest,
         act: Callable[[ChannelOperator, Words], Awaitable[str]],
         default: str = "",
     ) -> Reply:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from harnesses.core.services.reminders import Requester
-from harnesses.irc.policy.requests import CommandRequest, identity_of, is_person
+from harnesses.irc.policy.requests import IrcRequest, identity_of, is_person
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Identity, PendingEvent, Place
@@ -50,7 +50,7 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
 
 
 async def other_requester(
-    services: BotServices, request: CommandRequest, nick: str
+    services: BotServices, request: IrcRequest, nick: str
 ) -> Requester | None:
     """Return somebody who is on the channel of a request, as the requester of a reminder there;
     None if they are not, or want nothing to be kept of them."""

@@ -21,8 +21,8 @@ from terrarium.cancellation import spawn_contained
 class BotServices:
     """The services that commands, questions and unasked speech work with.
 
-    - `resources` are the model and the tables of the tendril, `medium` its log, reminders and other
-      services, `turns` its questions; `tools_for` and `reload` are those of `Tendril`.
+    - `resources` are the model and the tables of the `tendril`, `medium` its log, reminders and
+      other services, `turns` its questions; `tools_for` and `reload` are those of `Tendril`.
     - `behaviours` are the effective settings of each channel, `overrides` the other decisions of
       admins; `policy` decides who is answered.
     - `fetcher` fetches pages for their titles.
@@ -40,6 +40,7 @@ class BotServices:
         stored: tuple[BehaviourResolver, AdminOverrides],
     ) -> None:
         clock = asyncio.get_running_loop().time
+        self.tendril = tendril
         self.resources, self.turns = tendril.resources, tendril.turns
         self.medium, self.log = tendril.medium_services, tendril.log.chat_log
         self.tools_for, self.reload = tendril.tools_for, tendril.reload

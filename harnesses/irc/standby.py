@@ -26,12 +26,12 @@ from typing import Any
 
 import structlog
 
+from harnesses.core.commands.request import QUESTION_COMMANDS, UNLOGGED
 from harnesses.core.errors import TendrilError
 from harnesses.core.tendril.status import StatusFile
 from harnesses.irc.channel_settings import load_channel_settings
-from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.policy.requests import QUESTION_COMMANDS, to_log_event
+from harnesses.irc.policy.requests import to_log_event
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network

@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import structlog
 
+from harnesses.core.commands.request import PrivateReply, Reply
 from harnesses.irc.channel_settings import key_of, value_of
-from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, fold_place, mask_of
+from harnesses.irc.policy.requests import IrcRequest, fold_place, mask_of
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.unasked import UnaskedAnswers
@@ -40,7 +41,7 @@ class AdminCommands:
     def __init__(self, services: BotServices, unasked: UnaskedAnswers) -> None:
         self._services, self._unasked = services, unasked
 
-    async def join(self, request: CommandRequest) -> Reply:
+    async def join(self, request: IrcRequest) -> Reply:
         """join #CHANNEL [KEY]: be there from now on"""
         channel, _, key = request.words.partition(" ")
         try:
@@ -51,7 +52,7 @@ class AdminCommands:
         await self._note(request, "join", channel)
         return PrivateReply(f"I am joining {channel}.")
 
-    async def part(self, request: CommandRequest) -> Reply:
+    async def part(self, request: IrcRequest) -> Reply:
         """part [#CHANNEL]: leave, and stay away"""
         channel, _, reason = request.words.partition(" ")
         channel = channel or request.place.channel
@@ -63,7 +64,7 @@ class AdminCommands:
         await self._note(request, "part", channel, reason)
         return PrivateReply(f"I have left {channel}.")
 
-    async def ignore(self, request: CommandRequest) -> Reply:
+    async def ignore(self, request: IrcRequest) -> Reply:
         """ignore [NICK or MASK]: ignore a person; alone, list who is ignored"""
         if not request.words:
             masks = self._services.overrides.ignored.get(request.network.name, ())
@@ -73,7 +74,7 @@ class AdminCommands:
         await self._note(request, "ignore", mask)
         return PrivateReply(f"I ignore {mask} from now on.")
 
-    async def unignore(self, request: CommandRequest) -> Reply:
+    async def unignore(self, request: IrcRequest) -> Reply:
         """unignore NICK or MASK: no longer ignore them"""
         if not request.words:
             return PrivateReply("Whom? Write: unignore NICK, or the mask.")
@@ -83,7 +84,7 @@ class AdminCommands:
         await self._note(request, "unignore", mask)
         return PrivateReply(f"I no longer ignore {mask}.")
 
-    async def set(self, request: CommandRequest) -> Reply:
+    async def set(self, request: IrcRequest) -> Reply:
         """set [#CHANNEL|*] [KEY VALUE]: change a setting of this channel, or of all of the network
         ("default": as before); alone, list them"""
         network, channel = request.network, channel_of_room(request.place.channel)
@@ -106,7 +107,7 @@ class AdminCommands:
         except ValueError as error:
             return PrivateReply(str(error))
 
-    async def reload(self, request: CommandRequest) -> Reply:
+    async def reload(self, request: IrcRequest) -> Reply:
         """reload: read the configuration file again"""
         try:
             changed = self._services.reload()
@@ -115,7 +116,7 @@ class AdminCommands:
         await self._note(request, "reload", "")
         return PrivateReply(changed)
 
-    async def status(self, request: CommandRequest) -> Reply:
+    async def status(self, request: IrcRequest) -> Reply:
         """status: how I am"""
         services, own, network = self._services, self._services.resources, request.network
         prompts, lag = own.configuration.prompts, await network.lag()
@@ -139,7 +140,7 @@ class AdminCommands:
             parts.append(f"broken: {', '.join(prompts.errors)}")
         return "; ".join(parts)
 
-    async def _set(self, request: CommandRequest, channel: str, word: str, text: str) -> str:
+    async def _set(self, request: IrcRequest, channel: str, word: str, text: str) -> str:
         key, place = key_of(word), fold_place(request.network, channel)
         if not text:
             return f"{key} is {_shown(getattr(self._services.behaviours.resolve(place), key))}."
@@ -154,9 +155,7 @@ class AdminCommands:
         where = "every channel of this network" if channel == EVERYWHERE else channel
         return f"{key} is {'as configured' if value is None else _shown(value)} on {where}."
 
-    async def _note(
-        self, request: CommandRequest, action: str, target: str, reason: str = ""
-    ) -> None:
+    async def _note(self, request: IrcRequest, action: str, target: str, reason: str = "") -> None:
         entry = AuditEntry(request.place, str(request.who), action, target, reason)
         await self._services.audit.add(entry)
 

@@ -1,81 +1,117 @@
-"""The commands of the bot: one method each, whose docstring is the help text."""
+"""The table of commands on IRC, and the medium that they are given on."""
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
 
+from harnesses.core.commands.request import Medium, ParsedCommand, PlainCommand, PrivateReply, Reply
+from harnesses.core.commands.table import CommandTable, commands_of
+from harnesses.core.tendril.base import Tendril
 from harnesses.irc.commands.admin import AdminCommands
-from harnesses.irc.commands.general import GeneralCommands
-from harnesses.irc.commands.log import LogCommands
-from harnesses.irc.commands.memory import MemoryCommands
-from harnesses.irc.commands.privacy import PrivacyCommands
-from harnesses.irc.commands.reminders import ReminderCommands
 from harnesses.irc.operators import OperatorCommands
-from harnesses.irc.policy.requests import (
-    QUESTION_COMMANDS,
-    Command,
-    CommandRequest,
-    PrivateReply,
-    Reply,
-)
+from harnesses.irc.policy.requests import IrcRequest, fold_place, without_highlight
+from harnesses.irc.protocol.message import sanitize
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.unasked import UnaskedAnswers
 from harnesses.irc.services import BotServices
+from storage.chat_log.event import Place
 
 
-def commands_of(owner: object) -> dict[str, Command]:
-    """Return the commands of an object by name: its public methods, as they are defined."""
-    return {name: getattr(owner, name) for name in vars(type(owner)) if not name.startswith("_")}
+class IrcMedium(Medium[IrcRequest]):
+    """IRC as its commands see it."""
+
+    def __init__(
+        self, services: BotServices, questions: QuestionHandler, unasked: UnaskedAnswers
+    ) -> None:
+        self._services, self._questions, self._unasked = services, questions, unasked
+
+    @property
+    def tendril(self) -> Tendril:
+        """The tendril."""
+        return self._services.tendril
+
+    async def ask(self, request: IrcRequest, command: PlainCommand) -> Reply:
+        """Run the turn of a question, see `QuestionHandler.ask`."""
+        return await self._questions.ask(request, command)
+
+    async def reply(self, request: IrcRequest, reply: Reply) -> None:
+        """Deliver a reply to the author of a request, unless it is empty."""
+        await self._services.sender.reply(request, reply)
+
+    def prefix(self, place: Place) -> str:
+        """Return what commands begin with in a place."""
+        return self._services.prefix(place)
+
+    def nicks(self, request: IrcRequest) -> Sequence[str]:
+        """Return our nicks on the network of a request, the present one first."""
+        return request.network.nick, request.network.settings.nick
+
+    def parse(self, text: str, nicks: Sequence[str], request: IrcRequest) -> ParsedCommand | None:
+        """Parse what was said in the place of a request, without its colour codes."""
+        return super().parse(sanitize(text), nicks, request)
+
+    def shown_nick(self, nick: str) -> str:
+        """Return a nick as it is shown without calling its owner."""
+        return without_highlight(nick)
+
+    def members(self, request: IrcRequest) -> Sequence[str]:
+        """Return the nicks of those in the place of a request, none in private."""
+        if request.private and not request.network.is_channel(request.place.channel):
+            return ()
+        return request.network.roster.nicks(request.place.channel)
+
+    def model(self, request: IrcRequest) -> str:
+        """Return the name of the model in the place of a request."""
+        return self._services.behaviours.resolve(request.place).model
+
+    def persona(self, request: IrcRequest) -> str | None:
+        """Return the name of the persona there, None for that of the tendril."""
+        return self._services.behaviours.resolve(request.place).persona
+
+    def keeps(self, request: IrcRequest) -> bool:
+        """Return whether anything of a request may be remembered."""
+        # Without an event on a logged channel the line itself was not kept, as with "[nolog]".
+        hides = self._services.medium.log.opt_outs.opt_out_rules.hides_person
+        logs = self._services.behaviours.resolve(request.place).logging
+        is_kept_out = logs and request.pending_event.event is None
+        return not (hides(request.network.name, request.who) or is_kept_out)
+
+    @property
+    def web_address(self) -> str | None:
+        """The base URL of the web pages for people on these networks; None while they have none."""
+        return self._services.web_address
+
+    def stop(self, request: IrcRequest, nick: str) -> bool:
+        """Stop what the author of a request, or `nick`, has asked in its place; return whether
+        there was anything."""
+        return self._questions.stop(request, nick)
+
+    async def clear(self, request: IrcRequest) -> int:
+        """Delete the author's conversation, and forget their open question to everybody."""
+        place = fold_place(request.network, request.place.channel)
+        self._unasked.speech.drop(place, request.fold(request.nick))
+        return await super().clear(request)
+
+    async def more(self, request: IrcRequest) -> Reply:
+        """Send the rest of a long answer, or return what there is to say instead."""
+        sender = self._services.sender
+        if request.place in sender.streaming.values():
+            return PrivateReply("The answer is still being written; ask again when it is finished.")
+        if await sender.send_more(sender.target_of(request)):
+            return ""
+        return await super().more(request)
 
 
-class Commands:
-    """The commands in `known`, by name: each is a method that returns the reply, "" for none.
+class Commands(CommandTable[IrcRequest]):
+    """The commands on IRC: those of every medium, and those of admins.
 
-    `of_admins` are those for admins only, `of_operators` those of them that channel operators have
-    with other bots too.
+    `of_operators` are those of them that channel operators have with other bots too.
     """
 
     def __init__(
         self, services: BotServices, questions: QuestionHandler, unasked: UnaskedAnswers
     ) -> None:
-        self._services = services
         operators = commands_of(OperatorCommands(services))
-        admins = commands_of(AdminCommands(services, unasked)) | operators
-        self.of_admins, self.of_operators = admins.keys(), operators.keys()
-        self.known: dict[str, Command] = {}
-        general = GeneralCommands(services, questions, unasked, self.known)
-        self.known |= dict.fromkeys(QUESTION_COMMANDS, general.terrarium)
-        self.known |= commands_of(LogCommands(services, lambda name: name in self.known))
-        self.known |= commands_of(general) | {"help": self.help}
-        for owner in (MemoryCommands, ReminderCommands, PrivacyCommands):
-            self.known |= commands_of(owner(services))
-        self.known |= {name: _for_admins(command) for name, command in admins.items()}
-
-    def takes_no_words(self, name: str) -> bool:
-        """Return whether the usage of a command, the beginning of its help, has no arguments."""
-        command = self.known.get(name)
-        return command is not None and (command.__doc__ or "").startswith(f"{name}:")
-
-    async def help(self, request: CommandRequest) -> Reply:
-        """help [COMMAND]: my commands, or what one of them does"""
-        prefix, hidden = self._services.prefix(request.place), self.of_admins
-        name = request.words.lower().strip().removeprefix(prefix)
-        if name:
-            if name not in self.known or (name in hidden and not request.admin):
-                return PrivateReply(f"There is no command {name[:30]}; {prefix}help lists them.")
-            return prefix + " ".join((self.known[name].__doc__ or "").split())
-        general = " ".join(f"{prefix}{each}" for each in self.known if each not in hidden)
-        lines = [f"{general} ({prefix}help COMMAND: what it does)"]
-        if request.admin:
-            lines.append(f"for admins: {' '.join(f'{prefix}{each}' for each in hidden)}")
-        return "\n".join(lines)
-
-
-def _for_admins(command: Command) -> Command:
-    """Wrap a command so that it is refused to everybody but admins; the help text stays."""
-
-    @functools.wraps(command)
-    async def admin_only(request: CommandRequest) -> Reply:
-        return await command(request) if request.admin else PrivateReply("Only admins may do that.")
-
-    return admin_only
+        self.of_operators = operators.keys()
+        self.medium = IrcMedium(services, questions, unasked)
+        super().__init__(self.medium, commands_of(AdminCommands(services, unasked)) | operators)

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import structlog
 
+from harnesses.core.commands.request import CommandRequest, ParsedCommand, parse_command
 from harnesses.core.rate_limit import TokenBuckets
-from harnesses.core.services.peers import Origin
-from harnesses.core.services.reminders import Requester
 from harnesses.irc.channel_settings import AdminOverrides
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Casemap, is_nick, sanitize
@@ -25,7 +24,6 @@ from harnesses.irc.session.session import Member
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import Networks
-from llm.reading.reading import words_beside_frame
 from storage.chat_log.event import (
     Event,
     EventType,
@@ -37,23 +35,10 @@ from storage.chat_log.event import (
     is_private,
     status_room,
 )
-from storage.queues.reminders import Owner
 
 _log = structlog.get_logger()
 
 _ESCAPED = str.maketrans({"/": "%2F", "%": "%25"})
-_COMMAND = re.compile(r"(?P<name>[a-zA-Z]+)(?:\s+(?P<words>.*))?", re.DOTALL)
-# `forget me`, also with its confirmation word, and `nolog`, said to our nick and without a prefix.
-_OWN_DATA = re.compile(
-    r"(?P<name>forget(?= me)|nolog)(?P<words>(?<=forget) me(?: [0-9a-f]{6})?|(?<=nolog) off)?",
-    re.IGNORECASE,
-)
-ASK_COMMAND = "terrarium"
-"""The command that asks the model."""
-
-QUESTION_COMMANDS = (ASK_COMMAND, "ask")
-"""All names of that command."""
-
 QUICK_TURNS = 3
 """Consecutive lines, each faster than anybody types, that mark a bot; the last gets no answer."""
 
@@ -103,135 +88,44 @@ def mask_of(entry: str) -> str:
     return f"*!{entry}" if "@" in entry else f"{entry}!*@*"
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedCommand:
-    """A command by name, and the words after it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IrcRequest(CommandRequest):
+    """A command on a network, with its author and context.
 
-    `question` is what was said to our nick if it began with the prefix, as a question it is if
-    there is no such command: "Terra: .net or java?". It is `too_fast` in a loop with a bot.
-    """
-
-    command: str
-    words: str
-    question: str = ""
-    too_fast: bool = False
-
-
-def parse_command(
-    text: str, *, prefix: str, nicks: Sequence[str], private: bool
-) -> ParsedCommand | None:
-    """Parse `.command words`, or a question: a line that addresses one of our nicks.
-
-    In private, any other text is a question as well. Return None for everything else.
-    """
-    said = sanitize(text).strip()  # some clients colour the nicks that they complete
-    if command := _with_prefix(said, prefix):
-        return command
-    words = _words_to(nicks, said)
-    if words is not None:
-        command = _with_prefix(words, prefix)
-        return replace(command, question=words) if command else _question(words)
-    return _question(said) if private and said else None
-
-
-def _with_prefix(said: str, prefix: str) -> ParsedCommand | None:
-    match = _COMMAND.fullmatch(said, len(prefix)) if said.startswith(prefix) else None
-    return ParsedCommand(match["name"].lower(), (match["words"] or "").strip()) if match else None
-
-
-def _words_to(nicks: Sequence[str], said: str) -> str | None:
-    """Return what is said to one of these nicks, None if none is addressed: "nick: words",
-    "hey nick, words", "@nick words", "nick words?", "nick?" or "words, nick"."""
-    if not nicks:
-        return None
-    nick = rf"@?(?:{'|'.join(map(re.escape, nicks))})"
-    sign = rf"(?:{nick}(?:\s*[:,;]|\s+-\s)|@{nick[2:]}(?!\S))"
-    # What stands before the nick may only greet.
-    first = re.match(rf"((?:[^\s,:]+,?\s+){{0,2}}){sign}\s*(.*)", said, re.I | re.S)
-    if first and not words_beside_frame(first[1], ""):
-        return first[2].strip()
-    if asked := re.fullmatch(rf"{nick}(?:\s+(.+\?)|\?)", said, re.I | re.S):
-        return (asked[1] or "").strip()
-    last = re.fullmatch(rf"(.+?)[,;]\s*{nick}\s*([?!.]*)", said, re.I | re.S)
-    return last[1] + last[2] if last else None
-
-
-def _question(words: str) -> ParsedCommand:
-    """Return the question, or the privacy command that the words are: those are never logged."""
-    if match := _OWN_DATA.fullmatch(words):
-        return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
-    return ParsedCommand(ASK_COMMAND, words)
-
-
-@dataclass(frozen=True, slots=True)
-class CommandRequest:
-    """A command with its author and context.
-
-    - It was given in `place`. Replies go to `recipient`: the channel, its members with a status
-      (`@#c`), or the person. It is `private` unless the whole channel has seen it.
-    - `who` gave it; `admin` tells whether they are one, `scope` what of the log they may read.
-    - `person` is the key under which memory keeps what is theirs (`RequestPolicy.key_of_person`).
-    - `pending_event` is its line on the way into the log, without an event if it is not logged.
+    Replies go to `recipient`: the channel, its members with a status (`@#c`), or the person. A
+    `PrivateReply` is a NOTICE; bridged people get it on the channel.
     """
 
     network: Network
-    place: Place
     recipient: str
-    private: bool
-    who: Identity
-    words: str
-    scope: Scope
-    pending_event: PendingEvent
-    admin: bool
-    person: str
 
     @property
-    def nick(self) -> str:
-        """The nick of the author."""
-        return self.who.nick
+    def room(self) -> str:
+        """The key of the place in memory."""
+        return room_key(self.place, self.network.fold)
 
     @property
-    def origin(self) -> Origin:
-        """The origin of questions to other tendrils on behalf of the author."""
-        return Origin(self.network.name, self.who, self.scope)
+    def conversation(self) -> str:
+        """The name of the author's conversation in the place.
 
-    @property
-    def requester(self) -> Requester:
-        """The author as a requester of reminders."""
-        who, fold = self.who, self.network.fold
-        return Requester(
-            owner=Owner(self.network.name, who.nick, who.user, who.host, who.account),
-            place=self.place,
-            private=self.private,
-            room=room_key(self.place, fold),
-            person=self.person,
-            question=self.pending_event,
-            is_admin=self.admin,
-        )
+        On a channel each person has a separate one, so that nobody waits for another's answer and
+        each can `clear` it alone. A private room has a single one, with the name of the room.
+        """
+        is_direct = self.recipient == self.who.name
+        return self.room if is_direct else f"{self.room}/{self.person.translate(_ESCAPED)}"
 
+    def fold(self, text: str) -> str:
+        """Return a nick, or the name of a channel, as the network compares it."""
+        return self.network.fold(text)
 
-def conversation_of(request: CommandRequest) -> str:
-    """Return the name of the author's conversation in the request's place.
-
-    On a channel each person has a separate one, so that nobody waits for another's answer and each
-    can `clear` it alone. A private room has a single conversation, with the name of the room.
-    """
-    room = room_key(request.place, request.network.fold)
-    is_direct = request.recipient == request.who.name
-    return room if is_direct else f"{room}/{request.person.translate(_ESCAPED)}"
-
-
-@dataclass(frozen=True, slots=True)
-class PrivateReply:
-    """A reply for the author alone, sent as a NOTICE; bridged people get it on the channel."""
-
-    text: str
-
-
-Reply = str | PrivateReply
-"""The reply to a command, "" for none."""
-
-Command = Callable[[CommandRequest], Awaitable[Reply]]
+    def owns(self, conversation: str) -> bool:
+        """Return whether a conversation is with the author, privately or on any channel."""
+        network, fold = self.network.name, self.network.fold
+        if conversation == room_key(Place(network, self.who.room(fold)), fold):
+            return True
+        # Slashes in the place are escaped, so whatever follows the next slash is the person.
+        of_network, _, rest = conversation.partition("/")
+        return of_network == network and rest.partition("/")[2] == self.person.translate(_ESCAPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +221,8 @@ class RequestPolicy:
         # People go on calling us by the configured nick while we have another.
         nicks = network.session.nick, network.settings.nick
         private = event.channel is None
-        return parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
+        said = sanitize(event.text)  # some clients colour the nicks that they complete
+        return parse_command(said, prefix=prefix, nicks=nicks, private=private)
 
     def should_process(self, heard: Heard) -> bool:
         """Return whether an event is live, and its author somebody whom we answer: neither a bot,
@@ -342,10 +237,10 @@ class RequestPolicy:
             return False
         return is_person(who, fold) and not self.is_ignored(network, who)
 
-    def request(self, heard: Heard, words: str, pending_event: PendingEvent) -> CommandRequest:
+    def request(self, heard: Heard, words: str, pending_event: PendingEvent) -> IrcRequest:
         """Build the request for a command with `words`."""
         event, who, status = heard.event, heard.who, status_of(heard.event)
-        return CommandRequest(
+        return IrcRequest(
             network=heard.network,
             place=heard.place,
             recipient=who.nick if event.channel is None else status + event.channel,
@@ -373,17 +268,17 @@ class RequestPolicy:
             self._keys.popitem(last=False)
         return key
 
-    def try_acquire(self, request: CommandRequest) -> bool:
+    def try_acquire(self, request: IrcRequest) -> bool:
         """Apply the rate limits of the person, then of the channel; return whether a command may
         run."""
         room = (request.network.name, request.network.fold(request.place.channel))
         return self._people.try_acquire(person_key(request)) and self._rooms.try_acquire(room)
 
-    def should_notify(self, request: CommandRequest) -> bool:
+    def should_notify(self, request: IrcRequest) -> bool:
         """Return whether to tell the author of the rate limit: at most once a minute."""
         return self._people.should_notify(person_key(request))
 
-    def should_explain(self, request: CommandRequest) -> bool:
+    def should_explain(self, request: IrcRequest) -> bool:
         """Return whether to explain to the author that this is no command: at most once a minute,
         counted by `payer_of`, so that another nick does not help."""
         return self._explained.should_notify(payer_of(request.network, request.who))
@@ -406,7 +301,7 @@ class RequestPolicy:
         return matches_any(who, masks, network.fold) and not self.is_admin(network, who)
 
 
-def person_key(asker: Heard | CommandRequest) -> tuple[str, str]:
+def person_key(asker: Heard | IrcRequest) -> tuple[str, str]:
     """Return the network and the folded name of whoever asks: the key of their rate limits."""
     return asker.network.name, asker.network.fold(asker.who.name)
 
@@ -529,17 +424,6 @@ def place_of(event: IrcEvent, other: Identity, fold: Callable[[str], str]) -> Pl
 def fold_place(network: Network, channel: str) -> Place:
     """Return the place of a channel with its name folded, so that equal places are equal."""
     return Place(network.name, network.fold(channel))
-
-
-def belongs_to(conversation: str, request: CommandRequest) -> bool:
-    """Return whether a conversation is with the author of a request, privately or on any
-    channel."""
-    network, fold = request.network.name, request.network.fold
-    if conversation == room_key(Place(network, request.who.room(fold)), fold):
-        return True
-    # Slashes in the place are escaped, so whatever follows the next slash is the person.
-    of_network, _, rest = conversation.partition("/")
-    return of_network == network and rest.partition("/")[2] == request.person.translate(_ESCAPED)
 
 
 def room_key(place: Place, fold: Callable[[str], str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harnesses.core.permalinks import short_link
 from harnesses.core.services.shared_log import whole_answers
-from harnesses.irc.policy.requests import CommandRequest, room_key, scope_of, without_highlight
+from harnesses.irc.policy.requests import IrcRequest, room_key, scope_of, without_highlight
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.answerers.answerers import RoomView
@@ -28,7 +28,7 @@ class LogViews:
         self._services = services
         self._starts: WindowStarts = {}
 
-    def for_question(self, request: CommandRequest) -> LogWindow:
+    def for_question(self, request: IrcRequest) -> LogWindow:
         """Return the log window of a question, with what is needed to answer it by quoting
         lines."""
         event = request.pending_event.event
@@ -61,7 +61,7 @@ class LogViews:
             line_filter=self._quotable_lines(place),
         )
 
-    def readable_scope(self, request: CommandRequest) -> Scope:
+    def readable_scope(self, request: IrcRequest) -> Scope:
         """Return what the author of a question may read: in private also the channels that they are
         on now, where they could ask as well."""
         services, network, who = self._services, request.network, request.who

@@ -14,21 +14,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from textwrap import shorten
 
+from harnesses.core.commands.request import PrivateReply, Reply
 from harnesses.core.rate_limit import MAX_OPEN_QUESTIONS, ConcurrencyLimit
 from harnesses.core.services.peers import EMPTY_SCOPE
 from harnesses.core.services.question_tools import Door, PasteTools
 from harnesses.core.tendril.turn import Action, TurnRequest, TurnResult
 from harnesses.irc.operators import OPERATE, ChannelOperator
-from harnesses.irc.policy.requests import (
-    Command,
-    CommandRequest,
-    PrivateReply,
-    Reply,
-    conversation_of,
-    payer_of,
-    person_key,
-    room_key,
-)
+from harnesses.irc.policy.requests import IrcRequest, payer_of, person_key, room_key
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.channel_view import LogViews, persona_values, room_view
 from harnesses.irc.reminder_delivery import other_requester
@@ -138,7 +130,7 @@ class QuestionHandler:
     def __init__(self, services: BotServices, log_views: LogViews) -> None:
         self._services, self._log_views = services, log_views
         self._concurrency, self._progress = ConcurrencyLimit(), ProgressSigns(services)
-        self._open: dict[StreamingReply, CommandRequest] = {}
+        self._open: dict[StreamingReply, IrcRequest] = {}
         # The questions of each conversation with an open one, in order; one that is answered while
         # an earlier one still waits makes that one late.
         self._asked: dict[str, list[StreamingReply]] = {}
@@ -157,16 +149,16 @@ class QuestionHandler:
             if event.type == "NICK":
                 reply.rename(event.text)
             elif event.type == "QUIT" or is_there:
-                self._services.turns.stop(conversation_of(request))
+                self._services.turns.stop(request.conversation)
 
-    def stop(self, request: CommandRequest, nick: str = "") -> bool:
+    def stop(self, request: IrcRequest, nick: str = "") -> bool:
         """Stop what the author of a request, or `nick`, has asked in its place; return whether
         there was anything."""
-        names = {conversation_of(request)}
+        names = {request.conversation}
         if nick:
             fold = request.network.fold
             names = {
-                conversation_of(each)
+                each.conversation
                 for reply, each in self._open.items()
                 if fold(reply.nick) == fold(nick) and each.place == request.place
             }
@@ -174,7 +166,7 @@ class QuestionHandler:
         return any(stopped)
 
     async def ask(
-        self, request: CommandRequest, command: Callable[[Reading], Awaitable[Action | None]]
+        self, request: IrcRequest, command: Callable[[Reading], Awaitable[Action | None]]
     ) -> Reply:
         """Run the turn of a question, which delivers the answer itself, or the `command` that it
         asks for in plain words; return a refusal or ""."""
@@ -185,7 +177,7 @@ class QuestionHandler:
             return PrivateReply(TOO_MANY) if services.policy.should_notify(request) else ""
         with self._concurrency.hold(person):
             target = services.sender.target_of(request)
-            clock, conversation = services.resources.clock, conversation_of(request)
+            clock, conversation = services.resources.clock, request.conversation
             since, stream_after = clock.now(), services.networks.settings.stream_after
 
             def is_late(reply: StreamingReply) -> bool:
@@ -224,19 +216,8 @@ class QuestionHandler:
                     del self._asked[conversation]
         return ""
 
-    async def run(self, command: Command, request: CommandRequest) -> None:
-        """Run any command and reply with its text, or with an apology."""
-        services = self._services
-
-        async def execute() -> TurnResult:
-            await services.sender.reply(request, await command(request))
-            return TurnResult("")
-
-        result = await services.turns.catch_errors(execute)
-        await services.sender.reply(request, result.text)
-
     def turn_request(
-        self, request: CommandRequest, log_window: LogWindow, before: PendingEvent | int
+        self, request: IrcRequest, log_window: LogWindow, before: PendingEvent | int
     ) -> TurnRequest:
         """Return the turn of a question, with tools over the log `before` a line; where nothing is
         logged, without the window and those tools."""
@@ -249,7 +230,7 @@ class QuestionHandler:
             return {TEACH, OPERATE} if services.networks.settings.admin_tools else {TEACH}
 
         return TurnRequest(
-            conversation=conversation_of(request),
+            conversation=request.conversation,
             who=request.nick,
             person=request.person,
             budget_owner=payer_of(network, request.who),
@@ -269,7 +250,7 @@ class QuestionHandler:
         )
 
     def _tools(
-        self, request: CommandRequest, before: PendingEvent | int, *, logs: bool
+        self, request: IrcRequest, before: PendingEvent | int, *, logs: bool
     ) -> list[object]:
         """Return the tools for the author; with `logs`, those over the log read what was said
         `before` a line.

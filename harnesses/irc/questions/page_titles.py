@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from harnesses.core.rate_limit import TokenBuckets
-from harnesses.irc.policy.requests import CommandRequest
+from harnesses.irc.policy.requests import IrcRequest
 from harnesses.irc.services import BotServices
 from llm.web.errors import ExtraMissing, PageError
 from llm.web.links import without_punctuation
@@ -35,7 +35,7 @@ class PageTitles:
         self._channels = TokenBuckets(_TITLES_PER_SECOND, self._clock, refusals_cost=False)
         self._told: OrderedDict[tuple[Place, str], float] = OrderedDict()
 
-    def on_message(self, request: CommandRequest) -> None:
+    def on_message(self, request: IrcRequest) -> None:
         """Announce, in the background, the page to which a public and logged line links, if any."""
         match = _URL.search(request.words)
         if match is None:
@@ -52,7 +52,7 @@ class PageTitles:
                 self._told.popitem(last=False)
             self._services.spawn(self._tell(request, url))
 
-    async def _tell(self, request: CommandRequest, url: str) -> None:
+    async def _tell(self, request: IrcRequest, url: str) -> None:
         try:
             title = await read_title(self._services.fetcher, url)
         except ExtraMissing as error:

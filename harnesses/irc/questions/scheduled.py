@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.tendril.turn import TurnResult
-from harnesses.irc.policy.requests import CommandRequest, scope_of
+from harnesses.irc.policy.requests import IrcRequest, scope_of
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.reminder_delivery import find_owner
 from harnesses.irc.services import BotServices
@@ -63,7 +63,7 @@ class ScheduledQuestions:
                 return RunOutcome.ENDED  # the line that scheduled it was erased
         pending = PendingEvent(asked)
         pending.mark_settled(line)
-        request = CommandRequest(  # as if its owner made it now
+        request = IrcRequest(  # as if its owner made it now
             network=network,
             place=place,
             recipient=who.nick if reminder.private else place.channel,
@@ -80,7 +80,7 @@ class ScheduledQuestions:
         result = await self._turn(reminder, request)
         return RunOutcome.ASKED if result.ok else RunOutcome.LATER
 
-    async def _turn(self, reminder: Reminder, request: CommandRequest) -> TurnResult:
+    async def _turn(self, reminder: Reminder, request: IrcRequest) -> TurnResult:
         services, network = self._services, request.network
         behaviour = services.behaviours.resolve(request.place)
         keeps = behaviour.logging and request.pending_event.event is not None

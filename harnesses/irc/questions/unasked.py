@@ -14,17 +14,11 @@ from dataclasses import replace
 import structlog
 
 from harnesses.core.attention import OpenQuestion, UnaskedSpeech, about_question
+from harnesses.core.commands.request import QUESTION_COMMANDS, ParsedCommand
 from harnesses.core.services.question_tools import Door
 from harnesses.core.services.shared_log import LoggedLine
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from harnesses.irc.policy.requests import (
-    QUESTION_COMMANDS,
-    CommandRequest,
-    ParsedCommand,
-    fold_place,
-    room_key,
-    scope_of,
-)
+from harnesses.irc.policy.requests import IrcRequest, fold_place, room_key, scope_of
 from harnesses.irc.questions.channel_view import LogViews, persona_values
 from harnesses.irc.replies.sender import strip_address, to_plain, with_mark
 from harnesses.irc.services import BotServices
@@ -71,7 +65,7 @@ class UnaskedAnswers:
             parts.append(f"would have said: {would}")
         return "; ".join(parts)
 
-    def on_message(self, request: CommandRequest, asked: ParsedCommand | None) -> None:
+    def on_message(self, request: IrcRequest, asked: ParsedCommand | None) -> None:
         """Process a line on a channel where `proactive` is not off.
 
         The line is logged, and its author is one whom the policy answers. A command, `asked` of us,

@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import structlog
 
+from harnesses.core.commands.request import PrivateReply, Reply
 from harnesses.core.text import counted
 from harnesses.irc.channel_settings import BehaviourResolver
-from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, identity_of
+from harnesses.irc.policy.requests import IrcRequest, identity_of
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.protocol.events import Talk
 from harnesses.irc.protocol.message import LOST, ReceiptStatus, sanitize
@@ -154,7 +155,7 @@ class MessageSender:
             logged=behaviour.logging,
         )
 
-    def target_of(self, request: CommandRequest) -> Target:
+    def target_of(self, request: IrcRequest) -> Target:
         """Return the target of the reply to a request; the reply is logged only if the request
         is."""
         target = self.target(request.network, request.place)
@@ -168,7 +169,7 @@ class MessageSender:
             personal=Place(request.network.name, request.who.room(request.network.fold)),
         )
 
-    async def reply(self, request: CommandRequest, reply: Reply) -> None:
+    async def reply(self, request: IrcRequest, reply: Reply) -> None:
         """Send a reply to the author of a request, unless it is empty."""
         text = reply.text if isinstance(reply, PrivateReply) else reply
         if not text:

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from harnesses.irc.commands.general import TOPICS, introduce
-from harnesses.irc.policy.requests import ParsedCommand, parse_command
+from harnesses.core.commands.questions import TOPICS, introduce
+from harnesses.core.commands.request import ParsedCommand, parse_command
 from llm.memory.room import Statement, statement_in
 
 

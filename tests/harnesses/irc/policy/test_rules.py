@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harnesses.core.commands.request import ParsedCommand, parse_command
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.irc.channel_settings import (
     AdminOverrides,
@@ -18,13 +19,9 @@ from harnesses.irc.channel_settings import (
 )
 from harnesses.irc.policy.requests import (
     BotLoopDetector,
-    CommandRequest,
-    ParsedCommand,
+    IrcRequest,
     RequestPolicy,
-    belongs_to,
-    conversation_of,
     matches_any,
-    parse_command,
     place_of,
     room_key,
     scope_of,
@@ -192,11 +189,11 @@ def test_turns_without_a_human_line_between_are_capped_per_hour_however_slow() -
     assert not loop_detector.record_and_check("bot", "and you?", "#c")
 
 
-def requested(network: Network, who: Identity, place: Place, person: str) -> CommandRequest:
+def requested(network: Network, who: Identity, place: Place, person: str) -> IrcRequest:
     """A request in private."""
     words, pending = "hi", PendingEvent(None)
-    return CommandRequest(
-        network, place, who.nick, True, who, words, PUBLIC, pending, admin=False, person=person
+    return IrcRequest(
+        place, True, who, words, PUBLIC, pending, False, person, network=network, recipient=who.nick
     )
 
 
@@ -319,12 +316,12 @@ async def test_no_room_has_the_name_of_a_conversation_elsewhere() -> None:
     ada = Identity("ada", "a", "user/ada")
     request = requested(network, ada, Place("net", ada.room(fold)), "ada!a@user/ada")
     on_channel = replace(request, place=Place("net", "#x"), recipient="#x")
-    of_ada = conversation_of(on_channel)
+    of_ada = on_channel.conversation
     assert of_ada == "net/#x/ada!a@user%2Fada"
-    for name in (of_ada, conversation_of(request)):
-        assert belongs_to(name, request)
+    for name in (of_ada, request.conversation):
+        assert request.owns(name)
     for name in (f"{of_ada}/ada", "net/#x/ada", "net/#ada!a@user%2Fada", f"other{of_ada}"):
-        assert not belongs_to(name, request)
+        assert not request.owns(name)
 
 
 def test_no_group_opens_a_private_room() -> None:
@@ -358,5 +355,5 @@ def test_no_group_opens_a_private_room() -> None:
     ],
 )
 def test_a_line_that_addresses_our_nick_is_a_question(text: str, words: str | None) -> None:
-    parsed = parse_command(text, prefix=".", nicks=("Terra",), private=False)
+    parsed = parse_command(sanitize(text), prefix=".", nicks=("Terra",), private=False)
     assert parsed == (None if words is None else ParsedCommand("terrarium", words))

@@ -6,24 +6,19 @@ import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
+from typing import Generic
 
-from harnesses.core.tendril.turn import Action
-from harnesses.core.text import counted
-from harnesses.irc.commands.memory import memory_of
-from harnesses.irc.policy.requests import (
+from harnesses.core.commands.memory import memory_of
+from harnesses.core.commands.request import (
     ASK_COMMAND,
     Command,
-    CommandRequest,
+    Medium,
     PrivateReply,
+    R,
     Reply,
-    conversation_of,
-    fold_place,
-    without_highlight,
 )
-from harnesses.irc.protocol.message import sanitize
-from harnesses.irc.questions.handler import QuestionHandler
-from harnesses.irc.questions.unasked import UnaskedAnswers
-from harnesses.irc.services import BotServices
+from harnesses.core.tendril.turn import Action
+from harnesses.core.text import counted
 from llm.answerers.plain_commands import asks_for_fact, plain_command
 from llm.client.profile import Profile
 from llm.reading.reading import Reading
@@ -74,118 +69,101 @@ def introduce(
     )
 
 
-class GeneralCommands:
+class QuestionCommands(Generic[R]):
     """The commands; `known` are those of all kinds, by name, for questions that ask for one."""
 
-    def __init__(
-        self,
-        services: BotServices,
-        questions: QuestionHandler,
-        unasked: UnaskedAnswers,
-        known: Mapping[str, Command],
-    ) -> None:
-        self._services, self._known = services, known
-        self._questions, self._unasked = questions, unasked
+    def __init__(self, medium: Medium[R], known: Mapping[str, Command[R]]) -> None:
+        self._medium, self._known = medium, known
 
-    async def terrarium(self, request: CommandRequest) -> Reply:
+    async def terrarium(self, request: R) -> Reply:
         """terrarium QUESTION: ask me"""
-        request = replace(request, words=sanitize(request.words).strip())  # no colour codes
         if not request.words:
-            return f"Ask me something: {self._services.prefix(request.place)}{ASK_COMMAND} QUESTION"
+            return f"Ask me something: {self._medium.prefix(request.place)}{ASK_COMMAND} QUESTION"
         if exact := await self._plain_command(request, Reading(request.words)):
             run, given = exact
             return await run(given)
 
         async def command(reading: Reading) -> Action | None:
             meant = await self._plain_command(request, reading)
-            return functools.partial(self._questions.run, *meant) if meant else None
+            return functools.partial(self._medium.run, *meant) if meant else None
 
-        return await self._questions.ask(request, command)
+        return await self._medium.ask(request, command)
 
-    async def about(self, request: CommandRequest) -> Reply:
+    async def about(self, request: R) -> Reply:
         """about [abilities|model]: who I am, what I can do, and by which model"""
         topic = request.words.lower().strip() or IDENTITY
         if topic not in TOPICS:
             return PrivateReply(f"About what? One of: {', '.join(TOPICS)}.")
-        catalog = self._services.resources.catalog
-        behaviour = self._services.behaviours.resolve(request.place)
+        medium, catalog = self._medium, self._medium.tendril.resources.catalog
+        model = medium.model(request)
         return introduce(
             topic,
-            name=request.network.nick,
-            model=await catalog.shown_name(behaviour.model),
-            chooses_tools=bool(await catalog.chooses_tools(behaviour.model)),
-            web_address=self._services.web_address,
-            prefix=behaviour.command_prefix,
+            name=medium.nicks(request)[0],
+            model=await catalog.shown_name(model),
+            chooses_tools=bool(await catalog.chooses_tools(model)),
+            web_address=medium.web_address,
+            prefix=medium.prefix(request.place),
         )
 
-    async def who(self, request: CommandRequest) -> Reply:
+    async def who(self, request: R) -> Reply:
         """who: who is here"""
-        if request.private and not request.network.is_channel(request.place.channel):
+        members = self._medium.members(request)
+        if not members:
             return "Only you and I are here."
-        members = request.network.roster.nicks(request.place.channel)
-        return f"{len(members)} here: {', '.join(map(without_highlight, members))}"
+        return f"{len(members)} here: {', '.join(map(self._medium.shown_nick, members))}"
 
-    async def clear(self, request: CommandRequest) -> Reply:
+    async def clear(self, request: R) -> Reply:
         """clear: forget our conversation (the log stays)"""
-        network = request.network
-        place = fold_place(network, request.place.channel)
-        self._unasked.speech.drop(place, network.fold(request.nick))
-        turns = await self._services.turns.clear(conversation_of(request))
+        turns = await self._medium.clear(request)
         return f"Forgotten: our conversation of {counted(turns, 'turn')}."
 
-    async def compact(self, request: CommandRequest) -> Reply:
+    async def compact(self, request: R) -> Reply:
         """compact: go on with the newest turns of our conversation only"""
-        turns = await self._services.turns.compact(conversation_of(request))
+        turns = await self._medium.tendril.turns.compact(request.conversation)
         return (
             f"I leave out the oldest {counted(turns, 'turn')} from now on."
             if turns
             else "Our conversation is short already."
         )
 
-    async def stop(self, request: CommandRequest) -> Reply:
+    async def stop(self, request: R) -> Reply:
         """stop: end the answer that I am working on for you"""
-        fold, nick = request.network.fold, request.words.partition(" ")[0]
-        if fold(nick) == fold(request.nick):
+        nick = request.words.partition(" ")[0]
+        if request.fold(nick) == request.fold(request.nick):
             nick = ""
         if nick and not request.admin:
             return PrivateReply("Only admins may stop what others have asked.")
-        if self._questions.stop(request, nick):
+        if self._medium.stop(request, nick):
             return "Stopped."
-        prefix = self._services.prefix(request.place)
+        prefix = self._medium.prefix(request.place)
         return PrivateReply(
             f"There is nothing to stop ({prefix}reminders lists what can be cancelled)."
         )
 
-    async def more(self, request: CommandRequest) -> Reply:
+    async def more(self, request: R) -> Reply:
         """more: the rest of a long answer"""
-        sender = self._services.sender
-        if request.place in sender.streaming.values():
-            return PrivateReply("The answer is still being written; ask again when it is finished.")
-        return "" if await sender.send_more(sender.target_of(request)) else "There is no more."
+        return await self._medium.more(request)
 
-    async def ping(self, request: CommandRequest) -> Reply:
+    async def ping(self, request: R) -> Reply:
         """ping: am I there?"""
         return "pong"
 
-    async def version(self, request: CommandRequest) -> Reply:
+    async def version(self, request: R) -> Reply:
         """version: what I run"""
         return f"Terrarium {version('terrarium')}"
 
-    async def _plain_command(
-        self, request: CommandRequest, reading: Reading
-    ) -> tuple[Command, CommandRequest] | None:
+    async def _plain_command(self, request: R, reading: Reading) -> tuple[Command[R], R] | None:
         """Return the command that a question asks for in plain words, with the request
         for it; None if it asks for none, or may ask a capable model for more than that. Raises
         StorageError."""
         facts: list[str] = []
         if asks_for_fact(reading) and not request.who.bridged:
-            mine = memory_of(self._services, request)
-            facts = [fact.key for fact in await mine.facts()]
+            facts = [fact.key for fact in await memory_of(self._medium, request).facts()]
         # By the profile of the model that would answer the question.
-        own = self._services.resources
-        behaviour, resolve = self._services.behaviours.resolve(request.place), own.catalog.resolve
-        persona = own.configuration.prompts.personas.choose(behaviour.persona)
-        name = await resolve(behaviour.model) or await resolve(persona.model)
+        own = self._medium.tendril.resources
+        persona = own.configuration.prompts.personas.choose(self._medium.persona(request))
+        resolve = own.catalog.resolve
+        name = await resolve(self._medium.model(request)) or await resolve(persona.model)
         profile = Profile.from_card(await own.catalog.card(name))
         found = plain_command(reading, profile, facts)
         return (self._known[found.name], replace(request, words=found.words)) if found else None

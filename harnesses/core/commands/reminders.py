@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import re
+from typing import Generic
 
-from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply
-from harnesses.irc.services import BotServices
+from harnesses.core.commands.request import Medium, PrivateReply, R, Reply
 from llm.reading.times import EXAMPLE_TIMES, NotUnderstood
 
 _ME = re.compile(r"\A(?:me|mich)\b[\s,:]*", re.IGNORECASE)  # as in "remind me", also in German
 
 
-class ReminderCommands:
+class ReminderCommands(Generic[R]):
     """The commands."""
 
-    def __init__(self, services: BotServices) -> None:
-        self._services = services
+    def __init__(self, medium: Medium[R]) -> None:
+        self._medium = medium
 
-    async def remind(self, request: CommandRequest) -> Reply:
+    async def remind(self, request: R) -> Reply:
         """remind WHEN TEXT: tell me TEXT then (10m, tomorrow at 9, every monday at 9)"""
         return await self._add(request, _ME.sub("", request.words, count=1), asks=False)
 
-    async def schedule(self, request: CommandRequest) -> Reply:
+    async def schedule(self, request: R) -> Reply:
         """schedule WHEN QUESTION: ask me QUESTION then, in your name (every monday at 9 sum up the
         week here); .reminders lists and cancels"""
         if request.who.bridged:
             return PrivateReply("People who speak through a relay cannot schedule questions.")
         return await self._add(request, request.words, asks=True)
 
-    async def reminders(self, request: CommandRequest) -> Reply:
+    async def reminders(self, request: R) -> Reply:
         """reminders [cancel NUMBER|WORDS|all]: what you are to remind me of; cancel some"""
-        reminder_service, requester = self._services.medium.remind, request.requester
+        reminder_service, requester = self._medium.tendril.remind, request.requester
         match request.words.lower().split():
             case []:
                 return PrivateReply(await reminder_service.list_text(requester))
@@ -52,13 +52,13 @@ class ReminderCommands:
                     reply = f"Cancelled: {len(texts)} reminders."
                 return PrivateReply(reply)
             case _:
-                prefix = self._services.prefix(request.place)
+                prefix = self._medium.prefix(request.place)
                 return PrivateReply(
                     f"Write {prefix}reminders, or: {prefix}reminders cancel NUMBER."
                 )
 
-    async def _add(self, request: CommandRequest, words: str, *, asks: bool) -> Reply:
-        reminder_service, requester = self._services.medium.remind, request.requester
+    async def _add(self, request: R, words: str, *, asks: bool) -> Reply:
+        reminder_service, requester = self._medium.tendril.remind, request.requester
         if not words:
             example = f"I understand times like these: {EXAMPLE_TIMES}."
             return PrivateReply(f"When, and {'what' if asks else 'what about'}? {example}")

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Generic
+
+from harnesses.core.commands.request import Medium, PrivateReply, R, Reply
 from harnesses.core.services.reminders import TIMEZONE_FACT
 from harnesses.core.text import counted
-from harnesses.irc.policy.requests import (
-    CommandRequest,
-    PrivateReply,
-    Reply,
-    conversation_of,
-    room_key,
-)
-from harnesses.irc.services import BotServices
 from llm.memory.room import RoomMemory, fact_key, statement_in
 from llm.scheduling.cron_schedule import is_zone
 from llm.skills.world_clock import zone_name
@@ -23,19 +18,19 @@ BRIDGED = "I cannot tell who you are: you speak to me through a relay."
 _KEPT_OUT = "I keep nothing of what you say here, so I cannot remember that either."
 
 
-class MemoryCommands:
+class MemoryCommands(Generic[R]):
     """The commands."""
 
-    def __init__(self, services: BotServices) -> None:
-        self._services = services
+    def __init__(self, medium: Medium[R]) -> None:
+        self._medium = medium
 
-    async def remember(self, request: CommandRequest) -> Reply:
+    async def remember(self, request: R) -> Reply:
         """remember KEY VALUE: keep that for me, here (also: remember that my tea is oolong)"""
         if refusal := self._refusal(request):
             return refusal
         statement = statement_in(request.words)
         if statement is None:
-            prefix = self._services.prefix(request.place)
+            prefix = self._medium.prefix(request.place)
             return PrivateReply(f"Remember what? {prefix}remember tea oolong")
         value = statement.value
         # Reminders use this fact, so it has to be an IANA name.
@@ -44,14 +39,14 @@ class MemoryCommands:
             if zone is None:
                 return PrivateReply(f"I know no time zone {value}; write it as Europe/Vienna.")
             value = zone
-        key = await memory_of(self._services, request).remember(value, statement.key)
+        key = await memory_of(self._medium, request).remember(value, statement.key)
         return f"I will remember: your {key} is {value}." if key else f"I will remember: {value}."
 
-    async def recall(self, request: CommandRequest) -> Reply:
+    async def recall(self, request: R) -> Reply:
         """recall [KEY]: what I have told you to remember; alone, all of it"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
-        mine = memory_of(self._services, request)
+        mine = memory_of(self._medium, request)
         key = fact_key(request.words)
         if not key:
             return PrivateReply(_list_facts(await mine.facts()))
@@ -62,14 +57,14 @@ class MemoryCommands:
             _list_facts(near) if near else f"I remember nothing of yours called {key}."
         )
 
-    async def memory(self, request: CommandRequest) -> Reply:
+    async def memory(self, request: R) -> Reply:
         """memory: what I keep about you, and how to remove it"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
-        own, prefix = self._services.resources, self._services.prefix(request.place)
-        mine = memory_of(self._services, request)
+        own, prefix = self._medium.tendril.resources, self._medium.prefix(request.place)
+        mine = memory_of(self._medium, request)
         facts, notes = await mine.facts(), await mine.notes()
-        turns = len(await own.conversations.turns(conversation_of(request)))
+        turns = len(await own.conversations.turns(request.conversation))
         reminders = len(await Reminders(own.database).for_owner(request.requester.owner))
         lines = [
             _list_facts(facts),
@@ -80,22 +75,17 @@ class MemoryCommands:
         ]
         return PrivateReply("\n".join(lines))
 
-    def _refusal(self, request: CommandRequest) -> PrivateReply | None:
+    def _refusal(self, request: R) -> PrivateReply | None:
         """Return why nothing can be remembered for the author, None when it can."""
-        # Without an event on a logged channel the line itself was not kept, as with "[nolog]".
-        who, network = request.who, request.network
-        if who.bridged:
+        if request.who.bridged:
             return PrivateReply(BRIDGED)
-        hidden = self._services.medium.log.opt_outs.opt_out_rules.hides_person(network.name, who)
-        logs = self._services.behaviours.resolve(request.place).logging
-        is_kept_out = hidden or (logs and request.pending_event.event is None)
-        return PrivateReply(_KEPT_OUT) if is_kept_out else None
+        return None if self._medium.keeps(request) else PrivateReply(_KEPT_OUT)
 
 
-def memory_of(services: BotServices, request: CommandRequest) -> RoomMemory:
+def memory_of(medium: Medium[R], request: R) -> RoomMemory:
     """Return the memory of a request's author, in the place of the request."""
-    room, memory = room_key(request.place, request.network.fold), services.resources.memory
-    return RoomMemory.of(memory, room, conversation_of(request), request.person)
+    memory = medium.tendril.memory
+    return RoomMemory.of(memory, request.room, request.conversation, request.person)
 
 
 def _list_facts(facts: list[Memory]) -> str:

@@ -5,18 +5,16 @@ Neither command is logged itself, and both are answered to the person alone.
 
 from __future__ import annotations
 
+from typing import Generic
+
 import structlog
 
+from harnesses.core.commands.memory import BRIDGED, memory_of
+from harnesses.core.commands.request import Medium, PrivateReply, R, Reply
 from harnesses.core.text import counted
-from harnesses.irc.commands.memory import BRIDGED, memory_of
-from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, belongs_to
-from harnesses.irc.services import BotServices
 from llm.memory.room import fact_key
 from storage.db.errors import StorageError
 from storage.privacy.erasure import Person
-
-UNLOGGED = frozenset({"nolog", "forget"})
-"""The commands that are not logged."""
 
 _GOING_ON = (
     "a file cannot be written just now. I go on with it by myself, each hour and at each start,"
@@ -26,21 +24,21 @@ _GOING_ON = (
 _log = structlog.get_logger()
 
 
-class PrivacyCommands:
+class PrivacyCommands(Generic[R]):
     """The commands."""
 
-    def __init__(self, services: BotServices) -> None:
-        self._services = services
+    def __init__(self, medium: Medium[R]) -> None:
+        self._medium = medium
 
-    async def nolog(self, request: CommandRequest) -> Reply:
+    async def nolog(self, request: R) -> Reply:
         """nolog [off]: keep nothing of what I say from now on (off: log me again)"""
-        network, who = request.network.name, request.who
+        network, who = request.place.network, request.who
         if who.bridged:
             return PrivateReply(BRIDGED)
         if request.words and request.words.lower() != "off":
             return PrivateReply("Nobody can ask that for others: for yourself write only nolog.")
         await request.pending_event.wait_visible()  # what was said before is in the log
-        privacy = self._services.medium.privacy
+        privacy = self._medium.tendril.privacy
         if request.words:
             if await privacy.opt_in(who, network):
                 return PrivateReply("You are logged again.")
@@ -49,7 +47,7 @@ class PrivacyCommands:
                 " where you came then."
             )
         await privacy.opt_out(who, network, request.person)
-        command = self._services.prefix(request.place)
+        command = self._medium.prefix(request.place)
         advice = (
             f"That counts while you are logged in to {who.account}, under each nick. "
             if who.account
@@ -61,20 +59,20 @@ class PrivacyCommands:
             f"{command}nolog off takes it back; {command}forget me removes what there is."
         )
 
-    async def forget(self, request: CommandRequest) -> Reply:
+    async def forget(self, request: R) -> Reply:
         """forget me: remove all that you have kept of what I said; forget KEY: one fact about me"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
-        privacy = self._services.medium.privacy
-        person = privacy.person(request.who, request.network.name, request.person)
+        privacy = self._medium.tendril.privacy
+        person = privacy.person(request.who, request.place.network, request.person)
         words = request.words.lower().split()
         if words[:1] == ["me"] and len(words) == 2 and privacy.confirms(person, words[1]):
             # First, so that no running turn stores anything of the person after the erasure.
-            await self._services.turns.drop(lambda name: belongs_to(name, request))
+            await self._medium.tendril.turns.drop(request.owns)
             try:
                 gone = await privacy.forget(person)
             except StorageError as error:
-                _log.error("irc.not_forgotten", error=str(error))
+                _log.error("privacy.not_forgotten", error=str(error))
                 return PrivateReply(
                     "Nothing is removed yet, as I cannot write to the disk. Please ask again later."
                 )
@@ -85,14 +83,12 @@ class PrivacyCommands:
                 " and what I quoted of them."
             )
         if words[:1] == ["me"]:
-            return PrivateReply(
-                await self._asked_back(person, self._services.prefix(request.place))
-            )
-        all_of_it = f"{self._services.prefix(request.place)}forget me"
+            return PrivateReply(await self._asked_back(person, self._medium.prefix(request.place)))
+        all_of_it = f"{self._medium.prefix(request.place)}forget me"
         key = fact_key(request.words)
         if not key:
             return PrivateReply(f"This removes all that I have kept of what you said: {all_of_it}")
-        if await memory_of(self._services, request).forget(key):
+        if await memory_of(self._medium, request).forget(key):
             return PrivateReply(f"Forgotten: your {key}.")
         return PrivateReply(
             f"I remember nothing of yours called {key}. This removes all that I have kept of what"
@@ -101,7 +97,7 @@ class PrivacyCommands:
 
     async def _asked_back(self, person: Person, prefix: str) -> str:
         """Return what would be removed, and the word that confirms it."""
-        privacy = self._services.medium.privacy
+        privacy = self._medium.tendril.privacy
         kept = await privacy.count(person)
         if not kept:
             # An unfinished erasure may be theirs: once their events are gone, nobody can tell.

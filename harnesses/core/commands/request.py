@@ -1,0 +1,275 @@
+"""Commands and questions in what people write, the requests that they make, and what those need of
+their medium."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from harnesses.core.services.peers import Origin
+from harnesses.core.services.reminders import Requester
+from harnesses.core.services.shared_log import conversation_name, room_name
+from harnesses.core.tendril.base import Tendril
+from harnesses.core.tendril.status import web_address
+from harnesses.core.tendril.turn import Action, TurnResult
+from llm.reading.reading import Reading, words_beside_frame
+from llm.tools.consent import Rights
+from storage.chat_log.event import Identity, PendingEvent, Place, Scope
+from storage.queues.reminders import Owner
+
+ASK_COMMAND = "terrarium"
+"""The command that asks the model."""
+
+QUESTION_COMMANDS = (ASK_COMMAND, "ask")
+"""All names of that command."""
+
+UNLOGGED = frozenset({"nolog", "forget"})
+"""The commands that are not logged: they are about a person's own data."""
+
+_COMMAND = re.compile(r"(?P<name>[a-zA-Z]+)(?:\s+(?P<words>.*))?", re.DOTALL)
+# `forget me`, also with its confirmation word, and `nolog`, said to our nick and without a prefix.
+_OWN_DATA = re.compile(
+    r"(?P<name>forget(?= me)|nolog)(?P<words>(?<=forget) me(?: [0-9a-f]{6})?|(?<=nolog) off)?",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedCommand:
+    """A command by name, and the words after it.
+
+    `question` is what was said to our nick if it began with the prefix, as a question it is if
+    there is no such command: "Terra: .net or java?". It is `too_fast` in a loop with a bot.
+    """
+
+    command: str
+    words: str
+    question: str = ""
+    too_fast: bool = False
+
+
+def parse_command(
+    text: str, *, prefix: str, nicks: Sequence[str], private: bool
+) -> ParsedCommand | None:
+    """Parse `.command words`, or a question: a line that addresses one of our nicks.
+
+    In private, any other text is a question as well. Return None for everything else.
+    """
+    said = text.strip()
+    if command := _with_prefix(said, prefix):
+        return command
+    words = _words_to(nicks, said)
+    if words is not None:
+        command = _with_prefix(words, prefix)
+        return replace(command, question=words) if command else _question(words)
+    return _question(said) if private and said else None
+
+
+def _with_prefix(said: str, prefix: str) -> ParsedCommand | None:
+    match = _COMMAND.fullmatch(said, len(prefix)) if said.startswith(prefix) else None
+    return ParsedCommand(match["name"].lower(), (match["words"] or "").strip()) if match else None
+
+
+def _words_to(nicks: Sequence[str], said: str) -> str | None:
+    """Return what is said to one of these nicks, None if none is addressed: "nick: words",
+    "hey nick, words", "@nick words", "nick words?", "nick?" or "words, nick"."""
+    if not nicks:
+        return None
+    nick = rf"@?(?:{'|'.join(map(re.escape, nicks))})"
+    sign = rf"(?:{nick}(?:\s*[:,;]|\s+-\s)|@{nick[2:]}(?!\S))"
+    # What stands before the nick may only greet.
+    first = re.match(rf"((?:[^\s,:]+,?\s+){{0,2}}){sign}\s*(.*)", said, re.I | re.S)
+    if first and not words_beside_frame(first[1], ""):
+        return first[2].strip()
+    if asked := re.fullmatch(rf"{nick}(?:\s+(.+\?)|\?)", said, re.I | re.S):
+        return (asked[1] or "").strip()
+    last = re.fullmatch(rf"(.+?)[,;]\s*{nick}\s*([?!.]*)", said, re.I | re.S)
+    return last[1] + last[2] if last else None
+
+
+def _question(words: str) -> ParsedCommand:
+    """Return the question, or the privacy command that the words are: those are never logged."""
+    if match := _OWN_DATA.fullmatch(words):
+        return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
+    return ParsedCommand(ASK_COMMAND, words)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateReply:
+    """A reply for the author alone, where the medium has such."""
+
+    text: str
+
+
+Reply = str | PrivateReply
+"""The reply to a command, "" for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRequest:
+    """A command with its author and context.
+
+    - It was given in `place`; it is `private` unless the whole room has seen it.
+    - `who` gave it; `admin` tells whether they are one, `rights` returns the rights that they have,
+      `scope` is what of the log they may read.
+    - `person` is the key under which memory keeps what is theirs.
+    - `pending_event` is its line on the way into the log, without an event if it is not logged.
+    """
+
+    place: Place
+    private: bool
+    who: Identity
+    words: str
+    scope: Scope
+    pending_event: PendingEvent
+    admin: bool
+    person: str
+    rights: Rights = frozenset
+
+    @property
+    def nick(self) -> str:
+        """The nick of the author."""
+        return self.who.nick
+
+    @property
+    def room(self) -> str:
+        """The key of the place in memory."""
+        return room_name(self.place)
+
+    @property
+    def conversation(self) -> str:
+        """The name of the author's conversation in the place."""
+        return conversation_name(self.place, self.who)
+
+    @property
+    def origin(self) -> Origin:
+        """The origin of questions to other tendrils on behalf of the author."""
+        return Origin(self.place.network, self.who, self.scope)
+
+    @property
+    def requester(self) -> Requester:
+        """The author as a requester of reminders."""
+        who = self.who
+        return Requester(
+            owner=Owner(self.place.network, who.nick, who.user, who.host, who.account),
+            place=self.place,
+            private=self.private,
+            room=self.room,
+            person=self.person,
+            question=self.pending_event,
+            is_admin=self.admin,
+        )
+
+    def fold(self, text: str) -> str:
+        """Return a nick, or the name of a room, as the medium compares it."""
+        return text.lower()
+
+    def owns(self, conversation: str) -> bool:
+        """Return whether a conversation is with the author, privately or in any room."""
+        if conversation == room_name(Place(self.place.network, self.who.room(self.fold))):
+            return True
+        # Slashes in the place are escaped, so whatever follows the next slash is the person.
+        network, _, rest = conversation.partition("/")
+        return network == self.place.network and rest.partition("/")[2] == self.person
+
+
+R = TypeVar("R", bound=CommandRequest)
+
+Command = Callable[[R], Awaitable[Reply]]
+"""A command: a function of its request whose docstring, "NAME ARGUMENTS: purpose", is its help."""
+
+PlainCommand = Callable[[Reading], Awaitable[Action | None]]
+"""Returns what runs the command that a question asks for in plain words, None for a question."""
+
+
+class Medium(ABC, Generic[R]):
+    """The medium of a `tendril`, as its commands see it.
+
+    A subclass delivers replies (`reply`) and puts questions to the model (`ask`); the defaults of
+    all else are those of a medium that shows every answer whole and knows nobody who is there.
+    """
+
+    @property
+    @abstractmethod
+    def tendril(self) -> Tendril:
+        """The tendril."""
+
+    @abstractmethod
+    async def ask(self, request: R, command: PlainCommand) -> Reply:
+        """Run the turn of a question, which delivers the answer itself, or the `command` that it
+        asks for in plain words; return a refusal or ""."""
+
+    @abstractmethod
+    async def reply(self, request: R, reply: Reply) -> None:
+        """Deliver a reply to the author of a request, unless it is empty."""
+
+    async def run(self, command: Command[R], request: R) -> None:
+        """Run any command and reply with its text, or with an apology."""
+
+        async def execute() -> TurnResult:
+            await self.reply(request, await command(request))
+            return TurnResult("")
+
+        result = await self.tendril.turns.catch_errors(execute)
+        await self.reply(request, result.text)
+
+    def prefix(self, place: Place) -> str:
+        """Return what commands begin with in a place."""
+        return "."
+
+    def nicks(self, request: R) -> Sequence[str]:
+        """Return our nicks in the place of a request, the present one first."""
+        return ("Terra",)
+
+    def parse(self, text: str, nicks: Sequence[str], request: R) -> ParsedCommand | None:
+        """Parse what was said in the place of a request, see `parse_command`."""
+        prefix = self.prefix(request.place)
+        return parse_command(text, prefix=prefix, nicks=nicks, private=False)
+
+    def shown_nick(self, nick: str) -> str:
+        """Return a nick as it is shown without calling its owner."""
+        return nick
+
+    def members(self, request: R) -> Sequence[str]:
+        """Return the nicks of those in the place of a request; none where the author is alone with
+        us, or unknown to others."""
+        return ()
+
+    def model(self, request: R) -> str:
+        """Return the name of the model in the place of a request."""
+        return self.tendril.agent.model
+
+    def persona(self, request: R) -> str | None:
+        """Return the name of the persona there, None for that of the tendril."""
+        return None
+
+    def keeps(self, request: R) -> bool:
+        """Return whether anything of a request may be remembered."""
+        hides = self.tendril.log.opt_outs.opt_out_rules.hides_person
+        is_kept = request.pending_event.event is not None
+        return is_kept and not hides(request.place.network, request.who)
+
+    @property
+    def web_address(self) -> str | None:
+        """The base URL of the web pages for people there; None while they have none."""
+        return web_address(self.tendril.config)
+
+    def home(self, request: R) -> Scope:
+        """Return the part of the log that an author calls "here"."""
+        return Scope.from_places(request.place)
+
+    def stop(self, request: R, nick: str) -> bool:
+        """Stop what the author of a request, or `nick`, has asked in its place; return whether
+        there was anything."""
+        return not nick and self.tendril.stop(request.conversation)
+
+    async def clear(self, request: R) -> int:
+        """Delete the author's conversation; return how many turns it had. Raises StorageError."""
+        return await self.tendril.clear(request.conversation)
+
+    async def more(self, request: R) -> Reply:
+        """Send the rest of a long answer, or return what there is to say instead."""
+        return "There is no more."
