@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,9 +129,16 @@ def pull(
 
 
 @model.command(name="list")
-def list_models(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
+def list_models(
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+    as_json: Annotated[bool, typer.Option("--json", help="those to pull, as JSON")] = False,
+) -> None:
     """List the installed models and those to pull; * marks the best for this machine."""
     models, machine = load(config, data).section(ModelSettings), Machine.here(engine_gpus())
+    if as_json:
+        typer.echo(json.dumps([catalogue.describe(e, machine) for e in catalogue.entries()]))
+        return
     here = {path.name: path for path in sorted(models.folder.glob("*.gguf"))}
     typer.echo(f"here, in {models.folder}:")
     for path in here.values():

@@ -110,6 +110,33 @@ def _options(
 
 
 @app.command()
+def init(
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing; what no option says has its default.")
+    ] = False,
+    model: Annotated[
+        str, typer.Option(help="built-in, a name of `terrarium model list`, or a server's URL.")
+    ] = "",
+    network: Annotated[
+        str, typer.Option(help="own, libera, oftc, hackint, or the host name of a server.")
+    ] = "",
+    nick: Annotated[str, typer.Option(help="The bot's nick.")] = "",
+    channels: Annotated[str, typer.Option(help="Its channels, separated by commas.")] = "",
+    admin: Annotated[str, typer.Option(help="Services account of who gives it orders.")] = "",
+    config: ConfigFile = None,
+) -> None:
+    """Write a first terrarium.toml: asks for model, network, channels and access, and tries them.
+
+    An existing file is never replaced without a question. Passwords are asked for, not shown, and
+    written to the file, which only you can read.
+    """
+    from harnesses.setup.wizard import Answers, Wizard
+
+    given = Answers(yes, model, network, nick, channels, admin)
+    Wizard(given, config or Path("terrarium.toml")).run()
+
+
+@app.command()
 def up(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     """Start everything: model, agent server, tendrils, and an IRC server if you name none.
 

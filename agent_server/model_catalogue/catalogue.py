@@ -64,8 +64,12 @@ class CatalogueEntry(BaseModel):
         # A GPU that holds the model is always fast enough; on CPU cores the speed decides too.
         if self.memory <= machine.gpu_memory:
             return True
-        fast = machine.cores * COMPUTE_PER_CORE / self.parameters >= MIN_PROMPT_SPEED
+        fast = self.prompt_speed(machine) >= MIN_PROMPT_SPEED
         return fast and self.memory <= MODEL_MEMORY_SHARE * machine.memory
+
+    def prompt_speed(self, machine: Machine) -> float:
+        """Estimate how many tokens of a prompt the machine's cores read in a second."""
+        return machine.cores * COMPUTE_PER_CORE / self.parameters
 
 
 @cache
@@ -114,3 +118,12 @@ def best_for(machine: Machine) -> CatalogueEntry | None:
     """
     fitting = [entry for entry in entries() if entry.runs_well(machine)]
     return max(fitting, key=lambda entry: (entry.open_source, entry.size), default=None)
+
+
+def describe(entry: CatalogueEntry, machine: Machine) -> dict[str, object]:
+    """Return an entry for other programs, with the estimates for `machine`."""
+    return entry.model_dump() | {
+        "runs_well": entry.runs_well(machine),
+        "prompt_speed": round(entry.prompt_speed(machine)),
+        "best": entry == best_for(machine),
+    }

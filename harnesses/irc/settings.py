@@ -198,7 +198,8 @@ class NetworkSettings(Settings):
     admins: Words = Field(
         (),
         description="Who may give admin commands: services accounts, or masks such as "
-        '"*!*@staff.example.org"; nobody when empty',
+        '"*!*@staff.example.org"; when empty nobody, but on the server that `terrarium up` brings '
+        "along everybody, as they are on this machine",
     )
     channel: dict[str, ChannelKeys] = Field(
         default_factory=dict,

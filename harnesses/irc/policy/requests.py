@@ -290,7 +290,7 @@ class RequestPolicy:
     def is_admin(self, network: Network, who: Identity) -> bool:
         """Return whether a person is an admin. Bridged people never are: anybody can have their
         nick."""
-        return not who.bridged and matches_any(who, network.settings.admins, network.fold)
+        return not who.bridged and matches_any(who, network.admins, network.fold)
 
     def is_ignored(self, network: Network, who: Identity) -> bool:
         """Return whether a person is ignored, by the settings or by an admin's command.

@@ -55,6 +55,8 @@ FENCE_INTERVAL = 2
 UNWELCOME_WAIT = 60.0
 """Minimum seconds before a reconnect after the server has called us banned or too fast."""
 
+_THIS_MACHINE = ("*!*@127.0.0.1",)
+
 _UNWELCOME = re.compile(r"throttl|\bban|[a-z]-?lined|too (many|fast)|trying to reconnect", re.I)
 
 
@@ -140,6 +142,12 @@ class Network:
         to another one."""
         is_local = is_loopback(self.server) and not self.settings.socks5
         return is_local and self.session.server_name == EMBEDDED and not self.session.is_bouncer
+
+    @property
+    def admins(self) -> tuple[str, ...]:
+        """Accounts and masks of the admins; on the embedded server, unless the settings name some,
+        everybody, as all of them are on this machine."""
+        return self.settings.admins or (_THIS_MACHINE if self.is_embedded else ())
 
     def is_operator(self, channel: str) -> bool:
         """Return whether we are an operator of `channel`."""

@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harnesses.irc.tendril import IrcTendril
 from storage.chat_log.opt_outs import nick_of
 from storage.db.database import Database
@@ -24,7 +26,7 @@ from tests.kit.irc_tendril import (
     kept_turns,
     logged,
 )
-from tests.kit.ircd import SERVERS, Ircd, ngircd
+from tests.kit.ircd import SERVERS, Ircd, embedded_ircd, ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE, until
 from tests.kit.readings import by_cues
@@ -67,6 +69,22 @@ async def test_only_admins_give_admin_commands_and_an_empty_list_is_nobody(tmp_p
         await root.ask(".help", r"\.ping \.version \.help")
         assert not any("unignore" in line for line in root.lines)
     assert await deeds(tmp_path) == []
+
+
+@pytest.mark.parametrize(("admins", "may"), [([], True), (["root!*@127.0.0.1"], False)])
+async def test_on_the_embedded_server_all_are_admins_unless_some_are_named(
+    tmp_path: Path, admins: list[str], may: bool
+) -> None:
+    """Its people are on this machine; people behind a relay need not be."""
+    async with (
+        embedded_ircd() as ircd,
+        irc_tendril(config_of(tmp_path, ircd, admins=admins, relays=["bridge!*@*"])),
+        people(ircd.port, "ada", "bridge") as (ada, bridge),
+    ):
+        said = await ada.told(".set line_budget 2")
+        assert (said == "Only admins may do that.") is not may
+        await bridge.say(ROOM, "<eve> .set line_budget 1")
+        await bridge.expect(f"PRIVMSG {ROOM} :eve: Only admins may do that.")
 
 
 async def test_an_admin_orders_what_operators_do_and_nobody_else_does(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""`terrarium init`: the first configuration."""
