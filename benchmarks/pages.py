@@ -1,4 +1,4 @@
-"""Loading time of a web page with 2,000 real log lines, from navigation to paint.
+"""Loading time of a web page with 800 real log lines, from navigation to paint.
 
 Measured in the browser: the server's time to the first byte, and from the first byte to the frame
 in which the whole page is painted. An empty page of the same site shows the browser's own overhead.
@@ -21,7 +21,7 @@ from storage.chat_log.event import Event
 from tests.kit.browser import browser, visit
 from tests.kit.web_site import two_days, web_site
 
-LINES = 2000
+LINES = 800
 VISITS = 15
 GOAL = 300.0  # milliseconds
 _MORNING = datetime(2026, 3, 1, 6, tzinfo=UTC)

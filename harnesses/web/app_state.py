@@ -11,6 +11,7 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 
+from harnesses.core.addresses import irc_networks
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.core.tendril.base import Tendril
 from harnesses.web.auth.login_delays import LoginDelays
@@ -18,7 +19,9 @@ from harnesses.web.auth.tokens import AccessTokens, Viewer
 from harnesses.web.settings import WebSettings
 from storage.chat_log import arrivals
 from storage.chat_log.arrivals import LogEnd
-from storage.chat_log.event import Event, Scope
+from storage.chat_log.channel_name import ChannelName
+from storage.chat_log.event import Event, Place, Scope
+from storage.chat_log.event_table import channels_in
 from storage.log import ChatLog, Query
 from storage.queues.pastes import Pastes
 from storage.usage.web_logins import WebLogins
@@ -122,6 +125,32 @@ class AppState:
         self.tokens = AccessTokens(settings, WebLogins(tendril.database, tendril.clock.now))
         self.delays = LoginDelays()
         self.questions = TokenBuckets(QUESTIONS_PER_SECOND, time.monotonic, refusals_cost=False)
+
+    async def place_to_speak(self, viewer: Viewer, channel: str) -> Place:
+        """Return the channel that a name means, on which a viewer may have us say something. Raises
+        HTTPException: 401, 403, 404 if we are not on its network or know no such channel, 422."""
+        if not viewer.is_authenticated:
+            raise HTTPException(401)
+        if not viewer.may_say:
+            raise HTTPException(
+                403,
+                "This token may not say anything: whoever runs this site can set say = true in its"
+                " table [web.tokens.NAME].",
+            )
+        try:
+            wanted = Query(scope=viewer.scope).in_channel(ChannelName.parse_channel(channel))
+        except ValueError as error:
+            raise HTTPException(422, f"channel: {error}") from error
+        seen = await self.log.read(channels_in, wanted)
+        there = irc_networks(self.tendril.config)
+        found = [row for row in seen.rows.values() if row["network"] in there]
+        if len(found) > 1:
+            raise HTTPException(422, f"channel: {channel} is on several networks; name one of them")
+        if not found:
+            raise HTTPException(
+                404, f"Terrarium is on no channel {channel} that you may read; see /api/channels."
+            )
+        return Place(found[0]["network"], found[0]["name"])
 
     def site_url(self, request: Request) -> str:
         """Return the URL with which links to the site begin, for readers elsewhere."""

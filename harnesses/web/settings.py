@@ -65,6 +65,9 @@ class TokenSettings(NamedTable):
     channels: tuple[_Channel, ...] = Field(
         description='the channels that it opens, each as "network/#channel"'
     )
+    say: bool = Field(
+        False, description="whether whoever has it may say something there (POST /api/say)"
+    )
 
 
 class WebSettings(Settings):

@@ -160,6 +160,20 @@ def days(connection: Connection, query: Query, zone: tzinfo = UTC) -> list[DaySt
     return [DayStats(_date(day), lines, replies) for day, (lines, replies) in sorted(found.items())]
 
 
+def hours(connection: Connection, query: Query) -> dict[datetime, int]:
+    """Return the lines of each hour of UTC with any, by its beginning, on the channels of `query`
+    between its `since` and `until`, which it must have."""
+    assert query.since is not None
+    assert query.until is not None
+    ids = _counted_as(channels_in(connection, query))
+    rows = connection.execute(
+        f"SELECT hour, sum(lines) FROM hours WHERE channel_id IN ({_placeholders(ids)})"
+        " AND hour >= ? AND hour < ? GROUP BY hour ORDER BY hour",
+        [*ids, to_micros(query.since) // _HOUR, -(-to_micros(query.until) // _HOUR)],
+    )
+    return {from_micros(hour * _HOUR): lines for hour, lines in rows}
+
+
 def sparklines(
     connection: Connection, scope: Scope, until: datetime, days: int = 30
 ) -> dict[Place, tuple[int, ...]]:

@@ -163,6 +163,7 @@ _EXTRA = {
 #[web.tokens.guests]
 #token = "another-long-secret"
 #channels = ["irc/#terrarium"]
+#say = false
 """,
 }
 

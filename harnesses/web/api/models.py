@@ -15,6 +15,9 @@ from storage.chat_log.event import Event, EventType, public_text
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, Stats
 from storage.search.models import Facets, MatchSnippet, SearchPage
 
+MAX_SAID_CHARS = 2000
+"""The most characters of a text that a program has Terrarium say."""
+
 EventId = Annotated[int, Field(examples=[1042])]
 
 
@@ -227,6 +230,13 @@ class SearchResults(BaseModel):
             searched_back_to=page.searched_back_to,
             facets=FacetCounts.from_facets(page.facets) if first else None,
         )
+
+
+class SaidText(BaseModel):
+    """A text that Terrarium says on `channel`, now or as soon as it is there."""
+
+    channel: str = Field(examples=["irc/#terrarium"])
+    text: str
 
 
 class ErrorDetails(BaseModel):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Annotated, Literal
+from uuid import uuid4
 
-from fastapi import APIRouter, Depends, Header, HTTPException, Response
+from fastapi import APIRouter, Depends, Header, HTTPException, Request, Response
 from fastapi import Query as Param
 from fastapi.exceptions import RequestValidationError
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import StreamingResponse
 
 from harnesses.web.api.models import (
+    MAX_SAID_CHARS,
     ChannelInfo,
     ChannelList,
     ErrorEnvelope,
@@ -21,9 +23,11 @@ from harnesses.web.api.models import (
     LogStats,
     MessageContext,
     Messages,
+    SaidText,
     SearchResults,
 )
-from harnesses.web.app_state import AppStateDep, FollowDep, ScopeDep
+from harnesses.web.app_state import AppStateDep, FollowDep, ScopeDep, ViewerDep
+from harnesses.web.auth.login_delays import address_of
 from harnesses.web.queries import (
     MAX_QUERY_CHARS,
     NO_WORDS,
@@ -54,6 +58,10 @@ _PROBLEMS_OF_STREAMS: dict[int | str, dict[str, object]] = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorEnvelope"}}},
     }
     for status, problem in _PROBLEMS.items()
+}
+_SAY_PROBLEMS: dict[int | str, dict[str, object]] = {
+    403: {"model": ErrorEnvelope, "description": "the token may not say anything"},
+    429: {"model": ErrorEnvelope, "description": "texts come too fast"},
 }
 _SEMANTIC_PROBLEMS: dict[int | str, dict[str, object]] = {
     503: {"model": ErrorEnvelope, "description": "lines cannot be searched by meaning now"}
@@ -238,6 +246,50 @@ async def stream(
     yield ServerSentEvent(id=str(start), retry=2000)
     async for event in follow(replace(query, after_id=start)):
         yield ServerSentEvent(id=str(event.id), data=LogMessage.from_event(event))
+
+
+@router.post(
+    "/say",
+    status_code=202,
+    responses=_SAY_PROBLEMS,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"text/plain": {"schema": {"type": "string", "maxLength": MAX_SAID_CHARS}}},
+        }
+    },
+)
+async def say(
+    request: Request,
+    state: AppStateDep,
+    viewer: ViewerDep,
+    channel: Annotated[
+        str,
+        Param(
+            max_length=300,
+            description="`#chan` or `network/#chan`; in a URL write # as %23",
+            examples=["irc/#terrarium"],
+        ),
+    ],
+    key: Annotated[
+        str | None,
+        Param(max_length=200, description="a text that was sent with this key is not said again"),
+    ] = None,
+) -> SaidText:
+    """Have Terrarium say the text in the body on a channel, now or as soon as it is there. Needs a
+    token that may."""
+    place = await state.place_to_speak(viewer, channel)
+    text = (await request.body()).decode("utf-8", "replace").strip()
+    if not text or len(text) > MAX_SAID_CHARS:
+        raise HTTPException(
+            422, f"Send a text of 1 to {MAX_SAID_CHARS} characters as the body; it has {len(text)}."
+        )
+    if not state.questions.try_acquire(("say", address_of(request))):
+        raise HTTPException(429, "Texts come too fast; wait a few seconds.", {"Retry-After": "5"})
+    # Who may speak on one channel must not use up the keys of another.
+    own = f"say {place} {key or uuid4().hex}"
+    await state.tendril.outbox.say("irc", str(place), text, key=own)
+    return SaidText(channel=str(place), text=text)
 
 
 def _messages(events: Iterable[Event]) -> list[LogMessage]:

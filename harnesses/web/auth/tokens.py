@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from starlette.requests import Request
@@ -21,12 +21,14 @@ COOKIE = "terrarium_login"
 class Viewer:
     """The sender of a request, with the scope of the log that they may read.
 
-    `is_authenticated` is True if they have a token, or none is required. `login` is the secret of
-    their login, "" if they send the token with each request.
+    `is_authenticated` is True if they have a token, or none is required. If they `may_say`
+    something, we say it on the channels of their scope. `login` is the secret of their login, "" if
+    they send the token with each request.
     """
 
     scope: Scope
     is_authenticated: bool = True
+    may_say: bool = False
     login: str = field(default="", repr=False)
 
     @property
@@ -48,12 +50,14 @@ class AccessTokens:
 
     def __init__(self, settings: WebSettings, logins: WebLogins) -> None:
         self._logins = logins
-        self._scopes = {
-            each.token.get_secret_value().encode(): Scope.from_places(*map(place_of, each.channels))
+        self._viewers = {
+            each.token.get_secret_value().encode(): Viewer(
+                Scope.from_places(*map(place_of, each.channels)), may_say=each.say
+            )
             for each in settings.tokens.values()
         }
         if settings.token is not None:
-            self._scopes[settings.token.get_secret_value().encode()] = PUBLIC
+            self._viewers[settings.token.get_secret_value().encode()] = Viewer(PUBLIC, may_say=True)
         self._public = (
             Scope.from_places(*map(place_of, settings.public)) if settings.public else None
         )
@@ -61,7 +65,7 @@ class AccessTokens:
     @property
     def is_required(self) -> bool:
         """True if any token is configured."""
-        return bool(self._scopes)
+        return bool(self._viewers)
 
     async def viewer(self, request: Request) -> Viewer | None:
         """Return the viewer by bearer token, token in a feed's address or login cookie, in this
@@ -71,18 +75,18 @@ class AccessTokens:
         configured. Raises Unavailable.
         """
         if not self.is_required:
-            return Viewer(PUBLIC)
+            return Viewer(PUBLIC, may_say=True)
         bearer = _bearer(request)
-        found = None if bearer is None else self.scope_of(bearer)
+        found = None if bearer is None else self._viewer_by(bearer)
         if found is None and is_feed(request.scope["path"]):
-            found = self.scope_of(request.query_params.get("token", ""))
+            found = self._viewer_by(request.query_params.get("token", ""))
         if found is not None:
-            return Viewer(found)
+            return found
         if cookie := request.cookies.get(COOKIE, ""):
             fingerprint = await self._logins.token_fingerprint_of(cookie)  # None: it has ended
-            for token, scope in self._scopes.items():
+            for token, viewer in self._viewers.items():
                 if fingerprint == _fingerprint(token):
-                    return Viewer(scope, login=cookie)
+                    return replace(viewer, login=cookie)
         return Viewer(self._public, is_authenticated=False) if self._public else None
 
     def presented_tokens(self, request: Request) -> Sequence[str]:
@@ -94,10 +98,14 @@ class AccessTokens:
 
     def scope_of(self, given: str) -> Scope | None:
         """Return the scope of a token, None for a wrong one."""
+        viewer = self._viewer_by(given)
+        return None if viewer is None else viewer.scope
+
+    def _viewer_by(self, given: str) -> Viewer | None:
         found = None
-        for token, scope in self._scopes.items():  # no early exit: its timing would tell which
+        for token, viewer in self._viewers.items():  # no early exit: its timing would tell which
             if hmac.compare_digest(given.encode(), token):
-                found = scope
+                found = viewer
         return found
 
     async def is_valid(self, viewer: Viewer) -> bool:

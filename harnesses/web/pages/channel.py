@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, HTTPException
@@ -13,10 +13,13 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
+from harnesses.core.addresses import irc_networks
 from harnesses.core.permalinks import channel_path, permalink
+from harnesses.web.api.models import MAX_SAID_CHARS
 from harnesses.web.app_state import AppStateDep, FollowDep, ScopeDep, ViewerDep
 from harnesses.web.pages.runs import run_behind
 from harnesses.web.queries import ChannelDep, Id, Moment, first, in_place, page_of
+from harnesses.web.rendering.charts import shade
 from harnesses.web.rendering.text import plain_line
 from harnesses.web.rendering.timezones import (
     MAX_DAYS,
@@ -28,13 +31,25 @@ from harnesses.web.rendering.timezones import (
     local_day,
 )
 from harnesses.web.rendering.view import lines, page
+from storage.chat_log import statistics
 from storage.chat_log.event import Event, Place
 from storage.chat_log.event_table import Query
 from storage.log import ChatLog
 
 LINES_PER_PAGE = 200  # per page, except for whole days
-MAX_DAY_LINES = 2000  # per page of whole days
+MAX_DAY_LINES = 800  # per page of whole days
 router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """An hour of a day with its number of lines, the shade of it, and the address of the first
+    one."""
+
+    label: str
+    lines: int
+    shade: int
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +58,7 @@ class LogSlice:
 
     `older` and `newer` are the addresses of the pages around it, None if there are none; a `live`
     page appends new lines by itself. For whole days, `previous_day` and `next_day` are the nearest
-    days with lines. `linked` is the event that the address names.
+    days with lines, and a single one has its `hours`. `linked` is the event that the address names.
     """
 
     events: list[Event]
@@ -53,6 +68,7 @@ class LogSlice:
     days: DayRange | None = None
     previous_day: date | None = None
     next_day: date | None = None
+    hours: tuple[Hour, ...] = ()
     linked: Event | None = None
 
 
@@ -109,6 +125,8 @@ async def show_channel(
         tail=channel_path(place, "tail", tz=zone.key),
         lines=lines(log_slice.events, zone),
         max_days=MAX_DAYS,
+        max_said=MAX_SAID_CHARS,
+        may_say=viewer.may_say and place.network in irc_networks(state.tendril.config),
     )
 
 
@@ -185,6 +203,35 @@ async def _whole_days(
         days=days,
         previous_day=local_day(before.time, days.zone) if before else None,
         next_day=local_day(following.time, days.zone) if following else None,
+        hours=await _hours(log, shown, days, events, again) if days.count == 1 else (),
+    )
+
+
+async def _hours(
+    log: ChatLog,
+    query: Query,
+    days: DayRange,
+    events: Sequence[Event],
+    again: Callable[[int | None], str],
+) -> tuple[Hour, ...]:
+    """Return the hours of a day. Each leads to its first line on this page, the one with `events`,
+    or else to the page that `again` begins at it."""
+    counts = await log.read(statistics.hours, query)
+    most, firsts = max(counts.values(), default=0), dict[datetime, int]()
+    for event in events:
+        firsts.setdefault(event.time.replace(minute=0, second=0, microsecond=0), event.id)
+    begin = days.since.astimezone(UTC).replace(minute=0)
+    hours = (begin + timedelta(hours=number) for number in range(25))
+    return tuple(
+        Hour(
+            f"{hour.astimezone(days.zone):%H:%M}",
+            lines := counts.get(hour, 0),
+            shade(lines, most),
+            # An id is its event's time in milliseconds, or a little more.
+            f"#e{firsts[hour]}" if hour in firsts else again(int(hour.timestamp() * 1000) - 1),
+        )
+        for hour in hours
+        if hour < days.until
     )
 
 

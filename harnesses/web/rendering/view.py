@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from itertools import groupby
 from typing import Any
 from urllib.parse import quote
@@ -34,19 +34,22 @@ from harnesses.web.rendering.timezones import (
     zone_names,
     zone_of,
 )
-from storage.chat_log.event import SPOKEN, Event, without_host
+from storage.chat_log.event import SPOKEN, Event, EventType, without_host
 
 _COOKIE_SECONDS = 365 * 86400
+_PAUSE = timedelta(minutes=5)  # after which a nick is shown again, as in channel.js
 
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
     """A unit of the layout: a spoken line, a fold of consecutive other events (joins, parts,
-    modes), or the heading of a new `day`, without events."""
+    modes), or the heading of a new `day`, without events. A line `continues` that of the same
+    person directly before it, so that their nick need not be repeated."""
 
     events: tuple[Event, ...]
     spoken: bool
     day: date | None
+    continues: bool = False
 
 
 def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[LogBlock]:
@@ -58,7 +61,17 @@ def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[LogBlock]:
             yield LogBlock((), spoken=False, day=day)
             shown = day
         if is_spoken:
-            yield from (LogBlock((event,), spoken=True, day=None) for event in group)
+            before = None
+            for event in group:
+                continues = (
+                    before is not None
+                    and (before.nick, before.type, before.own)
+                    == (event.nick, event.type, event.own)
+                    and event.type is not EventType.ACTION  # its nick is part of the sentence
+                    and event.time - before.time < _PAUSE
+                )
+                yield LogBlock((event,), spoken=True, day=None, continues=continues)
+                before = event
         else:
             yield LogBlock(tuple(group), spoken=False, day=None)
 
@@ -133,7 +146,9 @@ _templates.filters |= {
     "channel_path": channel_path,
     "with_query": with_query,
     "day_path": day_path,
-    "person_path": lambda nick: f"/person/{quote(nick, safe='')}",
+    "person_path": lambda nick, network=None: with_query(
+        f"/person/{quote(nick, safe='')}", network=network
+    ),
     "in_words": in_words,
     "short": short,
     "local_day": local_day,

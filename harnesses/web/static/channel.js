@@ -1,10 +1,14 @@
-// The live end of a channel: appends new lines to the page, which the server has rendered.
+// The live end of a channel: appends new lines to the page, which the server has rendered, marks
+// those that came after the last visit, and has Terra say something.
 "use strict";
 
 const log = document.getElementById("log");
 const state = document.getElementById("state");
 const below = document.getElementById("below");
+const say = document.getElementById("say");
 const MOST = 2000; // list items on the page; beyond that, the oldest are removed
+const PAUSE = 300_000; // milliseconds after which a nick is shown again, as in view.py
+const SEEN = `seen ${location.pathname}`; // the last line that was read here
 
 let source = null;
 let last = log ? log.dataset.last : null;
@@ -12,6 +16,7 @@ let unread = 0;
 
 const atEnd = () => innerHeight + scrollY >= document.documentElement.scrollHeight - 60;
 const toEnd = () => scrollTo({ top: document.documentElement.scrollHeight });
+const idOf = (line) => Number(line.id.slice(1)); // the milliseconds of its time, or a little more
 
 function add(message) {
   const { html, day } = JSON.parse(message.data);
@@ -23,10 +28,20 @@ function add(message) {
   if (days.length && days[days.length - 1].dataset.day === day) {
     fragment.content.querySelector(".day").remove();
   }
+  joinNick(fragment.content.querySelector(".line"));
   if (!joinQuiet(fragment.content)) log.append(fragment.content);
   while (log.children.length > MOST) log.firstElementChild.remove();
   if (following) toEnd();
-  else showUnread(unread + 1);
+  else unread += 1;
+  look();
+}
+
+// Leaves out the nick of a line that continues the one at the end of the page.
+function joinNick(line) {
+  const before = log.lastElementChild;
+  if (!line || !before?.matches(".line") || line.matches(".action")) return;
+  const same = (each) => each.className.replace(" same", "") + each.querySelector(".nick").textContent;
+  if (same(line) === same(before) && idOf(line) - idOf(before) < PAUSE) line.classList.add("same");
 }
 
 // Adds quiet events (joins, parts, modes) to the fold at the end of the page, if it ends with one.
@@ -41,13 +56,30 @@ function joinQuiet(content) {
   return true;
 }
 
-function showUnread(count) {
-  unread = count;
-  below.hidden = count === 0;
-  below.textContent = count === 1 ? "1 new line ↓" : `${count} new lines ↓`;
+// Tells of the lines below the window. Those that were in it have been read.
+function look() {
+  const { scrollHeight } = document.documentElement;
+  if (atEnd()) {
+    unread = 0;
+    if (!document.hidden) localStorage.setItem(SEEN, last);
+  }
+  below.hidden = !unread && innerHeight + scrollY > scrollHeight - innerHeight;
+  below.textContent = unread ? `${unread} new line${unread === 1 ? "" : "s"} ↓` : "Newest ↓";
 }
 
-function say(text, live) {
+// Puts a mark before the first line that came after the last visit.
+function markUnread() {
+  const seen = Number(localStorage.getItem(SEEN));
+  const lines = [...log.querySelectorAll(".line")];
+  const first = lines.findIndex((line) => idOf(line) > seen);
+  if (!seen || first < 1) return;
+  const mark = document.createElement("li");
+  mark.className = "unread";
+  mark.innerHTML = "<h2>New since your last visit</h2>";
+  lines[first].before(mark);
+}
+
+function tell(text, live) {
   state.textContent = text;
   state.classList.toggle("live", live);
 }
@@ -57,20 +89,24 @@ function follow() {
   const address = new URL(log.dataset.tail, location.href);
   address.searchParams.set("after_id", last);
   source = new EventSource(address);
-  source.onopen = () => say("live", true);
+  source.onopen = () => tell("live", true);
   source.onmessage = add;
   source.onerror = () => {
     if (source.readyState === EventSource.CLOSED) {
-      say("the connection was refused; reload to try again", false);
+      tell("the connection was refused; reload to try again", false);
     } else {
-      say("reconnecting…", false);
+      tell("reconnecting…", false);
     }
   };
 }
 
 // Browsers open at most six HTTP/1.1 connections to a host, so a hidden tab closes its stream.
 function onVisibilityChange() {
-  if (!document.hidden) return follow();
+  if (!document.hidden) {
+    log.querySelector(".unread")?.remove();
+    markUnread();
+    return follow();
+  }
   if (source) source.close();
   source = null;
 }
@@ -95,8 +131,24 @@ if (log) {
   if (!findLinked() && log.dataset.tail && !location.search) toEnd();
   if (log.dataset.tail) {
     document.addEventListener("visibilitychange", onVisibilityChange);
-    addEventListener("scroll", () => unread && atEnd() && showUnread(0), { passive: true });
-    below.addEventListener("click", () => { showUnread(0); toEnd(); });
+    addEventListener("scroll", look, { passive: true });
+    below.addEventListener("click", toEnd);
+    markUnread();
+    look();
     follow();
   }
+}
+
+if (say) {
+  say.hidden = false;
+  const told = document.getElementById("said");
+  say.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const box = say.elements.text;
+    const response = await fetch(say.action, { method: "POST", body: box.value }).catch(() => null);
+    if (response?.ok) box.value = "";
+    told.textContent = response?.ok ? "Terra will say it as soon as it is on the channel."
+      : response ? (await response.json()).error.message : "Terrarium cannot be reached.";
+    box.focus();
+  });
 }

@@ -1,6 +1,6 @@
 // Keyboard shortcuts: "/" focuses the search box, "p" and "n" open the previous and the next day
-// (or year), "j" and "k" move from line to line, "?" lists the shortcuts. Keys with Ctrl, Meta or
-// Alt are left to the browser.
+// (or year), "j" and "k" move from line to line, "h" and "c" open the first page and the chat, "?"
+// lists the shortcuts. Keys with Ctrl, Meta or Alt are left to the browser.
 "use strict";
 
 const LINES = ".line .when, .channels a";
@@ -16,6 +16,8 @@ const keys = {
   "n": () => go("next"),
   "j": () => step(1),
   "k": () => step(-1),
+  "h": () => location.assign("/"),
+  "c": () => location.assign("/chat"),
   "?": () => document.getElementById("keys")?.showModal(),
 };
 
@@ -42,6 +44,15 @@ document.addEventListener("keydown", (event) => {
   if (!key || typing || event.ctrlKey || event.metaKey || event.altKey) return;
   if (key() !== false) event.preventDefault();
 });
+
+// Browsers let pages write to the clipboard only over HTTPS and on this machine.
+for (const button of navigator.clipboard ? document.querySelectorAll("[data-copy]") : []) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(new URL(button.dataset.copy, location));
+    button.textContent = "Copied";
+  });
+}
 
 // On the page of time zones: offers the zone of this device as a button.
 const here = document.getElementById("here");

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from storage.db.database import Database
+from storage.queues.outbox import Outbox
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, event, web_site
@@ -176,3 +178,53 @@ async def test_no_other_site_may_read_unless_it_is_named(tmp_path: Path) -> None
         assert "access-control-allow-origin" not in refused.headers
         page = await site.http.get("/", headers={**friend, **OWNER})
         assert "access-control-allow-origin" not in page.headers
+
+
+async def test_only_a_token_that_may_has_the_bot_say_something_on_its_channels(
+    tmp_path: Path,
+) -> None:
+    settings = {
+        "token": "all-of-it",
+        "public": ["irc/#open"],
+        "tokens": {
+            "guests": {"token": "only-open", "channels": ["irc/#open"]},
+            "ci": {"token": "only-ci", "channels": ["irc/#open", "old/#open"], "say": True},
+        },
+    }
+    ci = {"authorization": "Bearer only-ci"}
+    events = [*EVENTS, event("imported", network="old", channel=OPEN)]
+    async with web_site(tmp_path, events=events, settings=settings) as site:
+
+        async def say(
+            headers: Mapping[str, str], channel: str, text: str = "hi", **more: str
+        ) -> int:
+            params = {"channel": channel, **more}
+            answer = await site.http.post("/api/say", params=params, content=text, headers=headers)
+            assert ("error" in answer.json()) is (answer.status_code != 202)
+            return answer.status_code
+
+        refused = [
+            await say({}, "irc/#open"),
+            await say(GUEST, "irc/#open"),
+            await say(ci, "irc/#closed"),
+            await say(ci, "ada"),
+            await say(ci, "old/#open"),  # an imported log: we are not there
+            await say(ci, "irc/#open", "\n "),
+            await say(ci, "irc/#open", "x" * 2001),
+            await say(OWNER, "irc/#nowhere"),
+            await say({**ci, "origin": "https://evil.example"}, "irc/#open"),
+        ]
+        assert refused == [401, 403, 404, 422, 404, 422, 422, 404, 403]
+        assert await say(ci, "#OPEN", "the build\nis red", key="7") == 202
+        assert await say(ci, "irc/#open", "the build\nis red", key="7") == 202
+        assert await say(OWNER, "irc/#closed", "as the owner", key="7") == 202
+        assert 429 in [await say(ci, "irc/#open", f"flood {number}") for number in range(4)]
+        async with Database.open(tmp_path / "outbox.db") as database:
+            waiting = await Outbox(database).list_unsent()
+        assert [(str(each.place), each.text) for each in waiting[:2]] == [
+            ("irc/#open", "the build\nis red"),
+            ("irc/#closed", "as the owner"),
+        ]
+        for network, headers, may in (("irc", ci, True), ("irc", {}, False), ("old", ci, False)):
+            page = await site.http.get(f"/channel/{network}/%23open", headers=PAGE | headers)
+            assert ('id="say"' in page.text) is may

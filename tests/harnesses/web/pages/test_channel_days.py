@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 
@@ -100,15 +100,48 @@ async def test_what_is_no_zone_or_no_day_is_refused(site: WebSite) -> None:
 
 async def test_a_day_of_many_lines_goes_on_on_a_second_page(tmp_path: Path) -> None:
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    events = [event(f"line {number}", time=noon) for number in range(2003)]
+    events = [event(f"line {number}", time=noon) for number in range(803)]
     async with web_site(tmp_path, events=events) as site:
         page = await shown(site, f"{HERE}?day=2026-03-01")
-        assert len(said(page)) == 2000
+        assert len(said(page)) == 800
         further = re.search(r'href="([^"]*)">↓ More of this day', page)
         assert further
         rest = await shown(site, further[1].replace("&amp;", "&"))
-        assert said(rest) == ["line 2000", "line 2001", "line 2002"]
+        assert said(rest) == ["line 800", "line 801", "line 802"]
         assert "↑ Older lines" in rest
+
+
+async def test_a_day_leads_to_its_hours_and_a_line_to_its_own_day(site: WebSite) -> None:
+    page = await shown(site, f"{HERE}?day=2026-10-25&tz=Europe/Zurich")
+    (nav,) = re.findall(r'<nav class="hours".*?</nav>', page, re.S)
+    hours = re.findall(r">(\d\d)<", nav)
+    assert hours == [*("00", "01", "02", "02"), *(f"{hour:02}" for hour in range(3, 24))]
+    first, last = re.findall(r'href="#e(\d+)" title="(.*?)"', nav)
+    assert (first[1], last[1]) == ("00:00: 1 line", "23:00: 1 line")
+    linked = await shown(site, f"{HERE}?at={last[0]}&tz=Europe/Zurich")
+    assert "<strong>25 Oct 2026, 23:59</strong>" in linked
+    assert ">← All of 25 Oct 2026</a>" in linked
+
+
+async def test_the_nick_of_lines_in_a_row_is_shown_once(tmp_path: Path) -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    later = noon + timedelta(minutes=6)
+    events = [
+        event("one", time=noon),
+        event("two", time=noon),
+        event("waves", time=noon, type=EventType.ACTION),
+        event("three", time=noon),
+        event("between", time=noon, nick="bob"),
+        event("four", time=noon),
+        event("", time=noon, nick="bob", type=EventType.JOIN),
+        event("five", time=noon),
+        event("six", time=noon),
+        event("much later", time=later),
+    ]
+    async with web_site(tmp_path, events=events) as site:
+        page = await shown(site, f"{HERE}?day=2026-03-01")
+        lines = re.findall(r'<li class="line(.*?)".*?<span class="text"[^>]*>(.*?)<', page, re.S)
+        assert [text for kind, text in lines if "same" in kind] == ["two", "six"]
 
 
 async def test_a_day_can_be_had_as_plain_text(tmp_path: Path) -> None:

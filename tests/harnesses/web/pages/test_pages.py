@@ -80,6 +80,27 @@ async def test_lines_appear_live_and_who_has_scrolled_up_is_told_and_not_moved(s
         await expect(page.locator("#below")).to_be_hidden()
 
 
+async def test_what_came_since_the_last_visit_is_marked_and_the_end_is_a_click_away(
+    seen: Seen,
+) -> None:
+    async with seen("/channel/irc/%23ubuntu") as (site, page):
+        await expect(page.locator("#state")).to_have_text("live")
+        assert await page.locator(".unread").count() == 0
+        await page.goto("about:blank")
+        missed = await site.said("while you were away")
+        await site.said("and more")
+        await page.goto(f"{site.url}/channel/irc/%23ubuntu")
+        await expect(page.locator(f".unread + #e{missed}")).to_be_in_viewport()
+        await page.evaluate("() => scrollTo({top: 0})")
+        await expect(page.locator("#below")).to_have_text("Newest ↓")
+        await page.locator("#below").click()
+        await expect(page.locator("#log > li").last).to_be_in_viewport()
+        await page.locator("#say input").fill("the tea is ready")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#said")).to_contain_text("Terra will say it")
+        await expect(page.locator("#say input")).to_have_value("")
+
+
 async def test_a_page_goes_on_by_itself_after_a_restart_of_the_tendril(
     chromium: Browser, tmp_path: Path
 ) -> None:
