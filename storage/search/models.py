@@ -54,7 +54,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """Counts of the newest few hundred hits by value, the most frequent first.
+    """Counts of the hits by value, the most frequent first.
 
     Months are "2026-03" in UTC, the newest first.
     """
@@ -71,8 +71,9 @@ class SearchPage:
     `count` is the number of hits, on the first page only; with `more_than_counted` there are, or
     may be, more ("1,000+"). `searched_back_to` is set if the time limit ended the search before the
     page was full: older lines have not been searched. Then, and if there are more hits, the search
-    continues at `next_cursor`. `facets` are on the first page only. `is_understood` is False if the
-    text has nothing that can be searched for.
+    continues at `next_cursor`. `facets` of the counted hits are on the first page only.
+    `is_understood` is False if the text has nothing that can be searched for; `notes` are sentences
+    about what looks like a filter and is none.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -82,3 +83,4 @@ class SearchPage:
     searched_back_to: datetime | None = None
     facets: Facets = field(default_factory=Facets)
     is_understood: bool = True
+    notes: tuple[str, ...] = ()

@@ -125,24 +125,16 @@ class ClausePlan:
         self.scans_partition = any(term.kind is TermKind.PREFIX for term in clause.include)
         """True if reading a range of a partition takes as long as reading all of it: the clause has
         a prefix."""
-        self.whole_words_only = bool(clause.include) and all(
-            term.kind is TermKind.WORD for term in clause.include
-        )
-        """True if the clause has only whole-word terms, so that almost every index hit is a
-        result."""
         needs_check = (
             self._included_parts or self._excluded_parts or self._excluded_words or not self._words
         )
         self.index_exact = conditions.exact and not needs_check
         """True if every index hit is a result, so that hits can be counted in the index."""
 
-    def ids(
-        self, connection: Connection, ranges: Sequence[IdRange], limit: int, *, ordered: bool
-    ) -> list[int]:
-        """Return at most `limit` candidate line ids from `ranges` (both newest first). With
-        `ordered=False` any matching ids may be returned, in any order, which is cheaper."""
+    def ids(self, connection: Connection, ranges: Sequence[IdRange], limit: int) -> list[int]:
+        """Return at most `limit` candidate line ids from `ranges` (both newest first)."""
         if self._words or self._parts:
-            wanted = IndexQuery(self._words, self._parts, limit, "DESC" if ordered else "")
+            wanted = IndexQuery(self._words, self._parts, limit)
             return text_index(connection).ids(connection, ranges, wanted)
         query = replace(
             self._conditions.query,

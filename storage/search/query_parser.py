@@ -18,9 +18,10 @@ No input is an error: what cannot be an operator or a filter is a word.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum, StrEnum
 from string import punctuation
@@ -35,6 +36,9 @@ _KEYS = {
     **dict.fromkeys(("in", "channel"), "channel"),
     **{key: key for key in ("since", "until", "hours")},
 }
+# What other search boxes call them, and people therefore write.
+_SYNONYMS = {"before": "until", "to": "until", "after": "since", "date": "since", "by": "from"}
+_EXAMPLES = {"since": "since:2026-03-01", "until": "until:2026-03", "hours": "hours:24"}
 _EDGES = "\"'.,;:!?()[]{}<>"
 _MOMENT = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?")
 _MOST_HOURS = 24 * 366 * 1000
@@ -89,7 +93,7 @@ class ParsedQuery:
     """A parsed search: a line must match any one of `clauses`, and every filter.
 
     `nicks` and `channels` ("#name" or "network/#name") are alternatives; an empty set does not
-    restrict.
+    restrict. `notes` tell people what was not understood as a filter, so that it counts as a word.
     """
 
     clauses: tuple[Clause, ...] = ()
@@ -99,6 +103,7 @@ class ParsedQuery:
     other_channels: frozenset[str] = frozenset()
     since: datetime | None = None
     until: datetime | None = None
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -137,6 +142,7 @@ class _Reader:
         self._names: defaultdict[tuple[str, bool], set[str]] = defaultdict(set)
         self._since: list[datetime] = []
         self._until: list[datetime] = []
+        self._notes: list[str] = []
 
     def read(self, match: re.Match[str]) -> None:
         """Consume one token: an operator, a filter or a term."""
@@ -152,6 +158,8 @@ class _Reader:
             self._negated = False
         else:
             self._negated = False
+            if key:
+                self._note(key.lower(), quoted or bare or "")
             prefix = f"{key}:" if key else ""
             term = (
                 _bare_term(f"{prefix}{bare}") if quoted is None else _quoted_term(prefix + quoted)
@@ -176,7 +184,17 @@ class _Reader:
             other_channels=frozenset(self._names["channel", True]),
             since=max(self._since, default=None),
             until=min(self._until, default=None),
+            notes=tuple(dict.fromkeys(self._notes)),
         )
+
+    def _note(self, key: str, value: str) -> None:
+        """Take a note if a word looks like a filter."""
+        if example := _EXAMPLES.get(_KEYS.get(key, "")):
+            self._notes.append(f'"{key}:{value}" is not understood; write {example}.')
+        elif value and key not in _KEYS:
+            close = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.75)
+            if nearest := _SYNONYMS.get(key, next(iter(close), "")):
+                self._notes.append(f'"{key}:" is not a filter of this search; "{nearest}:" is.')
 
     def _add(self, term: Term | None, minus: bool) -> None:
         self._count += 1

@@ -7,39 +7,51 @@ small log is searched whole, however slow the machine.
 
 from __future__ import annotations
 
+import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from storage.chat_log.event_table import id_range, rows_of
-from storage.connection import Dialect
-from storage.db.database import Connection, Row
+from storage.connection import GIVEN, Dialect
+from storage.db.database import Connection, Row, from_micros
 from storage.log_index import PARTITION_BITS
 from storage.search.planner import ClausePlan, LineConditions
 from storage.text_index.model import IdRange
 
 LAST_ID = (1 << 53) - 1  # the greatest integer that JavaScript counts to exactly
-_MAX_WALL_TIME = 0.1  # seconds of wall-clock time: waiting for a slow disk takes none of the CPU's
+_MAX_WALL_TIME = 2.0  # seconds of wall-clock time: waiting for a slow disk takes none of the CPU's
 _MIN_LINES_READ = 20_000  # lines that are read in any case, about
 _IDS_PER_READ = 400  # ids that are read at once when a window is read again
+_IDS_PER_COUNT = 1_000  # ids that are counted at once
+_DAY = 86_400_000_000  # microseconds
+_COUNT = f"""
+SELECT channel_id, nick, time / {_DAY}, count(*) FROM events WHERE id IN {GIVEN}
+GROUP BY 1, 2, 3"""
 _PARTITIONS = """
 SELECT number, lines, (SELECT max(id) FROM events) FROM partitions WHERE lines > 0
 ORDER BY number DESC"""
+
+
+LineCounts = Counter[tuple[int, str, date]]
+"""Numbers of lines by channel id, nick and day in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
     """The time limits of a scan, in seconds by `clock`, and the sizes of its pieces.
 
-    A scan may take `budget`, or `whole_words_budget` if all its terms are whole words. The first
-    piece has about `first` lines. A piece that took less than `quick` makes the next one wider, so
+    Reading a window may take `budget`, counting all hits another `counting_budget`. The first piece
+    has about `first` lines. A piece that took less than `quick` makes the next one wider, so
     that this takes about `slow`: at least four times, at most `most_growth` times. One that took
     more than `slow` makes the next one half as wide. A piece may span partitions.
     """
 
     clock: Callable[[], float]
     budget: float
-    whole_words_budget: float
+    counting_budget: float
     quick: float
     slow: float
     first: int
@@ -49,8 +61,8 @@ class _Pace:
 _PACES = {
     # SQLite works in our thread, so the thread's CPU time tells: a busy machine makes no result
     # partial. The work of PostgreSQL can only be measured from outside.
-    Dialect.SQLITE: _Pace(time.thread_time, 0.008, 0.04, 0.001, 0.004, 10_000, 4),
-    Dialect.POSTGRES: _Pace(time.monotonic, 0.024, 0.12, 0.004, 0.012, 100_000, 64),
+    Dialect.SQLITE: _Pace(time.thread_time, 0.05, 0.03, 0.001, 0.004, 10_000, 4),
+    Dialect.POSTGRES: _Pace(time.monotonic, 0.15, 0.09, 0.004, 0.012, 100_000, 64),
 }
 
 
@@ -96,19 +108,21 @@ class ResultScanner:
         first, last = id_range(connection, conditions.query)
         self.first = first or 1
         self._last = self._newest if last is None else min(last, self._newest)
-        self._began = self._pace.clock()
-        whole_words_only = all(plan.whole_words_only for plan in plans)
-        self._budget = self._pace.whole_words_budget if whole_words_only else self._pace.budget
         self._waited = time.monotonic() + _MAX_WALL_TIME
 
     def read(self, top: int, size: int) -> ResultWindow:
         """Return the newest `size` matching lines with ids up to `top`."""
         rows: list[Row] = []
+        end = self._pace.clock() + self._pace.budget
         for piece in self._pieces(self.first, top, size + 1):  # one more, to know if there are more
             rows += self._fitting(piece.ids)
             if len(rows) > size:
                 return ResultWindow(rows[:size], rows[size - 1]["id"], more=True, timed_out=False)
-            if self._late(piece, self._budget) and piece.bottom > self.first:
+            if (
+                self._is_over(end)
+                and piece.looked_at >= _MIN_LINES_READ
+                and piece.bottom > self.first
+            ):
                 return ResultWindow(rows, piece.bottom, more=True, timed_out=True)
         return ResultWindow(rows, self.first, more=False, timed_out=False)
 
@@ -122,32 +136,30 @@ class ResultScanner:
         ]
         return ResultWindow(rows, bottom, more=bottom > self.first, timed_out=False)
 
-    def count(self, top: int, most: int) -> tuple[int, bool]:
-        """Count the matching ids up to `top`, at most `most`, in the index alone.
+    def count(self, top: int, counts: LineCounts) -> bool:
+        """Add the matching lines with ids up to `top` to `counts`; return False if time was over
+        before all were counted."""
+        exact = all(plan.index_exact for plan in self._plans)
+        end = self._pace.clock() + self._pace.counting_budget
+        for piece in self._pieces(self.first, top, _IDS_PER_COUNT):
+            ids = piece.ids if exact else [row["id"] for row in self._fitting(piece.ids)]
+            for channel, nick, day, count in self._connection.execute(_COUNT, [json.dumps(ids)]):
+                counts[channel, nick, from_micros(day * _DAY).date()] += count
+            # A small log is counted whole, unless each line has to be looked at.
+            enough = piece.looked_at >= _MIN_LINES_READ or not exact
+            if self._is_over(end) and enough and piece.bottom > self.first:
+                return False
+        return True
 
-        Returns the number, and False if time was over before all were counted. The plans must be
-        exact.
-        """
-        counted = 0
-        for piece in self._pieces(self.first, top, most, ordered=False):
-            counted += len(piece.ids)
-            if counted >= most:
-                return most, True
-            if self._late(piece, self._pace.budget) and piece.bottom > self.first:
-                return counted, False
-        return counted, True
-
-    def _pieces(
-        self, bottom: int, top: int, at_once: int, *, ordered: bool = True
-    ) -> Iterator[_Batch]:
-        """Yield the candidates between two ids, piece by piece, newest first. With `ordered=False`
-        the ids of a piece are in any order; if there are `at_once`, the piece may have more."""
+    def _pieces(self, bottom: int, top: int, at_once: int) -> Iterator[_Batch]:
+        """Yield the candidates between two ids, piece by piece, newest first, at most `at_once` of
+        them."""
         width = self._first_width
         looked_at = 0.0
         end = min(top, self._last)
         while ranges := self._ranges(bottom, end, width):
             began = self._pace.clock()
-            ids, reached = self._ids(ranges, at_once, ordered=ordered)
+            ids, reached = self._ids(ranges, at_once)
             for each in ranges:  # an estimate of the lines with ids of `reached` or more
                 # Those of the newest partition are spread over a part of it: up to its newest id.
                 filled = self._newest - (each.number << PARTITION_BITS) + 1
@@ -182,16 +194,14 @@ class ResultScanner:
                 break
         return ranges
 
-    def _ids(
-        self, ranges: Sequence[IdRange], limit: int, *, ordered: bool
-    ) -> tuple[Sequence[int], int]:
+    def _ids(self, ranges: Sequence[IdRange], limit: int) -> tuple[Sequence[int], int]:
         """Return the candidate ids of a piece for any of the plans, and the id down to which they
         are complete."""
         reached = ranges[-1].first
         lists = []
         for plan in self._plans:
-            ids = plan.ids(self._connection, ranges, limit, ordered=ordered)
-            if ordered and len(ids) == limit:  # below its last id a full list is incomplete
+            ids = plan.ids(self._connection, ranges, limit)
+            if len(ids) == limit:  # below its last id a full list is incomplete
                 reached = max(reached, ids[-1])
             lists.append(ids)
         if len(lists) == 1:
@@ -210,8 +220,5 @@ class ResultScanner:
             if self._conditions.fits(row) and any(plan.fits(row["text"]) for plan in self._plans)
         ]
 
-    def _late(self, piece: _Batch, budget: float) -> bool:
-        if piece.looked_at < _MIN_LINES_READ:
-            return False
-        worked = self._pace.clock() - self._began
-        return worked > budget or time.monotonic() > self._waited
+    def _is_over(self, end: float) -> bool:
+        return self._pace.clock() > end or time.monotonic() > self._waited

@@ -9,22 +9,21 @@ meanwhile.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from storage.chat_log.event import Place
 from storage.chat_log.event_table import VisibleChannels, event_of
-from storage.db.database import Connection, Row, from_micros
+from storage.db.database import Connection, from_micros
 from storage.db.errors import BadCursor
+from storage.log_index import fold_name
 from storage.search.matcher import Matcher
 from storage.search.models import Facets, Hit, Order, SearchPage, SearchQuery
 from storage.search.planner import ClausePlan, LineConditions
 from storage.search.query_parser import Clause, parse
-from storage.search.scanner import LAST_ID, ResultScanner, ResultWindow
+from storage.search.scanner import LAST_ID, LineCounts, ResultScanner, ResultWindow
 
 _WINDOW_LINES = 200  # lines that are ranked together
-_MAX_COUNTED_HITS = 1_000  # hits that are counted at most
 _MAX_FACET_VALUES = 12  # channels, nicks and months of the facets
 
 
@@ -63,7 +62,7 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
     if search_query.text.strip() and not parsed:
         return SearchPage(is_understood=False)
     if not conditions.channels.rows:
-        return SearchPage()
+        return SearchPage(notes=parsed.notes)
     plans = [ClausePlan(clause, conditions) for clause in parsed.clauses or (Clause(),)]
     scanner = ResultScanner(connection, conditions, plans)
     size = max(_WINDOW_LINES, search_query.within.limit)
@@ -85,8 +84,13 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
     following = _next(search_query.order, window, cursor.skip + len(shown))
     count, more, facets = 0, False, Facets()
     if search_query.cursor is None:
-        count, more = _count_hits(scanner, window, exact=all(plan.index_exact for plan in plans))
-        facets = _facets(window.rows, conditions.channels)
+        counts = Counter(
+            (row["channel_id"], row["nick"], from_micros(row["time"]).date()) for row in window.rows
+        )
+        more = window.more
+        if window.more and not window.timed_out:
+            more = not scanner.count(window.bottom - 1, counts)
+        count, facets = counts.total(), _facets(counts, conditions.channels)
     hurried = window.timed_out and cursor.skip + len(shown) == len(window.rows)
     return SearchPage(
         hits=tuple(Hit(event, matcher.snippet(event.text)) for event in events),
@@ -95,6 +99,7 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         more_than_counted=more,
         searched_back_to=from_micros(window.bottom * 1000) if hurried else None,
         facets=facets,
+        notes=parsed.notes,
     )
 
 
@@ -108,26 +113,19 @@ def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:
     return _Cursor(window.bottom - 1) if window.more else None
 
 
-def _count_hits(scanner: ResultScanner, window: ResultWindow, *, exact: bool) -> tuple[int, bool]:
-    """Return the number of hits, as far as it is known, and True if there may be more."""
-    count = len(window.rows)
-    if not window.more:
-        return count, False
-    if not exact or window.timed_out:
-        return count, True
-    further, done = scanner.count(window.bottom - 1, max(0, _MAX_COUNTED_HITS - count) + 1)
-    return min(count + further, _MAX_COUNTED_HITS), not done or count + further > _MAX_COUNTED_HITS
-
-
-def _facets(rows: Sequence[Row], channels: VisibleChannels) -> Facets:
-    places: Counter[int] = Counter(row["channel_id"] for row in rows)
-    nicks: Counter[str] = Counter(row["nick"] for row in rows)
-    months: Counter[str] = Counter(f"{from_micros(row['time']):%Y-%m}" for row in rows)
+def _facets(counts: LineCounts, channels: VisibleChannels) -> Facets:
+    places, months = Counter[int](), Counter[str]()
+    nicks: dict[str, tuple[str, int]] = {}  # by folded name, with the latest spelling
+    for (channel, nick, day), count in counts.items():
+        places[channel] += count
+        months[f"{day:%Y-%m}"] += count
+        spelling, known = nicks.get(fold_name(nick), (nick, 0))
+        nicks[fold_name(nick)] = spelling, known + count
     return Facets(
         channels=tuple(
             (Place(channels.rows[each]["network"], channels.rows[each]["name"]), count)
             for each, count in places.most_common(_MAX_FACET_VALUES)
         ),
-        nicks=tuple(nicks.most_common(_MAX_FACET_VALUES)),
+        nicks=tuple(sorted(nicks.values(), key=lambda each: -each[1])[:_MAX_FACET_VALUES]),
         months=tuple(sorted(months.items(), reverse=True)[:_MAX_FACET_VALUES]),
     )

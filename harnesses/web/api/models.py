@@ -170,8 +170,8 @@ class FacetCount(BaseModel):
 
 
 class FacetCounts(BaseModel):
-    """Counts of the newest few hundred hits by channel and by nick, most frequent first, and by
-    month in UTC, newest first."""
+    """Counts of the hits in `count` by channel and by nick, most frequent first, and by month in
+    UTC, newest first."""
 
     channels: list[FacetCount]
     nicks: list[FacetCount]
@@ -217,6 +217,7 @@ class SearchResults(BaseModel):
         " lines back to this time were searched, and `next_cursor` continues from there"
     )
     facets: FacetCounts | None = Field(description="on the first page only")
+    notes: list[str] = Field(description="sentences about what looks like a filter and is none")
 
     @classmethod
     def from_page(cls, page: SearchPage, answers: Found = NOTHING, *, first: bool) -> SearchResults:
@@ -229,6 +230,7 @@ class SearchResults(BaseModel):
             more_than_counted=page.more_than_counted,
             searched_back_to=page.searched_back_to,
             facets=FacetCounts.from_facets(page.facets) if first else None,
+            notes=list(page.notes),
         )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, HTTPException
@@ -19,7 +19,7 @@ from harnesses.web.api.models import MAX_SAID_CHARS
 from harnesses.web.app_state import AppStateDep, FollowDep, ScopeDep, ViewerDep
 from harnesses.web.pages.runs import run_behind
 from harnesses.web.queries import ChannelDep, Id, Moment, first, in_place, page_of
-from harnesses.web.rendering.charts import shade
+from harnesses.web.rendering.charts import Hour, hours
 from harnesses.web.rendering.text import plain_line
 from harnesses.web.rendering.timezones import (
     MAX_DAYS,
@@ -39,17 +39,6 @@ from storage.log import ChatLog
 LINES_PER_PAGE = 200  # per page, except for whole days
 MAX_DAY_LINES = 800  # per page of whole days
 router = APIRouter(include_in_schema=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Hour:
-    """An hour of a day with its number of lines, the shade of it, and the address of the first
-    one."""
-
-    label: str
-    lines: int
-    shade: int
-    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +184,14 @@ async def _whole_days(
     def again(after: int | None) -> str:
         return day_path(place, days.first, days.zone, days=days.count, after=after)
 
+    firsts: dict[datetime, int] = {}
+    for event in events:
+        firsts.setdefault(event.time.replace(minute=0, second=0, microsecond=0), event.id)
+
+    def address(hour: datetime) -> str:
+        # On another page of the day. An id is its event's time in milliseconds, or a little more.
+        return f"#e{firsts[hour]}" if hour in firsts else again(int(hour.timestamp() * 1000) - 1)
+
     return LogSlice(
         events,
         older=again(None) if after is not None else None,
@@ -203,35 +200,7 @@ async def _whole_days(
         days=days,
         previous_day=local_day(before.time, days.zone) if before else None,
         next_day=local_day(following.time, days.zone) if following else None,
-        hours=await _hours(log, shown, days, events, again) if days.count == 1 else (),
-    )
-
-
-async def _hours(
-    log: ChatLog,
-    query: Query,
-    days: DayRange,
-    events: Sequence[Event],
-    again: Callable[[int | None], str],
-) -> tuple[Hour, ...]:
-    """Return the hours of a day. Each leads to its first line on this page, the one with `events`,
-    or else to the page that `again` begins at it."""
-    counts = await log.read(statistics.hours, query)
-    most, firsts = max(counts.values(), default=0), dict[datetime, int]()
-    for event in events:
-        firsts.setdefault(event.time.replace(minute=0, second=0, microsecond=0), event.id)
-    begin = days.since.astimezone(UTC).replace(minute=0)
-    hours = (begin + timedelta(hours=number) for number in range(25))
-    return tuple(
-        Hour(
-            f"{hour.astimezone(days.zone):%H:%M}",
-            lines := counts.get(hour, 0),
-            shade(lines, most),
-            # An id is its event's time in milliseconds, or a little more.
-            f"#e{firsts[hour]}" if hour in firsts else again(int(hour.timestamp() * 1000) - 1),
-        )
-        for hour in hours
-        if hour < days.until
+        hours=hours(await log.read(statistics.hours, shown), days, address),
     )
 
 

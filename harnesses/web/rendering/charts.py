@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from harnesses.web.rendering.timezones import DayRange
 from storage.chat_log.statistics import DayStats, HeatMap
 
 LEVELS = 5  # shades, including the one for no lines
@@ -35,6 +36,37 @@ def bars(days: Iterable[DayStats], count: int, last: date) -> Sequence[Bar]:
         Bar(day.date, day.lines, day.replies, 100 * day.lines / most, 100 * day.replies / most)
         for day in shown
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """An hour of a day with its number of lines, the shade of it, and the address of the first
+    one."""
+
+    label: str
+    lines: int
+    shade: int
+    address: str
+
+
+def hours(
+    counts: Mapping[datetime, int], days: DayRange, address: Callable[[datetime], str]
+) -> tuple[Hour, ...]:
+    """Return the hours of a single day, none of several; `counts` and `address` take their
+    beginnings in UTC."""
+    begin = days.since.astimezone(UTC).replace(minute=0)
+    found = [begin + timedelta(hours=number) for number in range(25 if days.count == 1 else 0)]
+    most = max(counts.values(), default=0)
+    return tuple(
+        Hour(
+            f"{hour.astimezone(days.zone):%H:%M}",
+            counts.get(hour, 0),
+            shade(counts.get(hour, 0), most),
+            address(hour),
+        )
+        for hour in found
+        if hour < days.until
+    )
 
 
 def shade(count: int, most: int) -> int:

@@ -111,6 +111,29 @@ def test_of_several_times_the_narrowest_hold() -> None:
 @pytest.mark.parametrize("text", ["hours:never", "hours:-1", "since:2026-13", "since:soon"])
 def test_a_filter_that_makes_no_sense_is_text(text: str) -> None:
     assert [term.text for term in read(text).terms] == [text]
+    assert text in read(text).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ("before:2017-01-01", "until"),
+        ("after:2017", "since"),
+        ("form:ikonia", "from"),
+        ("by:ada", "from"),
+        ('chanel:"#pond"', "channel"),
+        ("https://pond.example", ""),
+        ("std::swap", ""),
+        ("note:well", ""),
+        ("from:ada", ""),
+    ],
+)
+def test_a_filter_that_is_none_is_named_with_the_nearest(text: str, nearest: str) -> None:
+    notes = read(f"frogs {text}").notes
+    key = text.partition(":")[0]
+    assert notes == (
+        (f'"{key}:" is not a filter of this search; "{nearest}:" is.',) * bool(nearest)
+    )
 
 
 def test_in_phrase_mode_everything_is_the_phrase() -> None:

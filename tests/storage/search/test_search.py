@@ -228,12 +228,20 @@ async def test_pages_have_every_hit_once_whatever_is_said_meanwhile(
         ids += new
 
 
-async def test_hits_are_counted_up_to_a_thousand(log: ChatLog) -> None:
-    await log.add([said("frogs" if n % 2 else "frogs and toads", minute=n) for n in range(1_500)])
+async def test_all_hits_are_counted_by_channel_nick_and_month(log: ChatLog) -> None:
+    await log.add(
+        [
+            said("frogs" if n % 2 else "frogs and toads", minute=60 * n, nick=f"ada{n % 3}")
+            for n in range(1_200)
+        ]
+    )
     many = await log.search(asked("frogs"))
-    assert (many.count, many.more_than_counted) == (1_000, True)
+    assert (many.count, many.more_than_counted) == (1_200, False)
+    assert many.facets.channels == ((POND, 1_200),)
+    assert many.facets.nicks == (("ada2", 400), ("ada1", 400), ("ada0", 400))
+    assert many.facets.months == (("2026-06", 468), ("2026-05", 732))
     fewer = await log.search(asked("toads"))
-    assert (fewer.count, fewer.more_than_counted) == (750, False)
+    assert (fewer.count, fewer.more_than_counted) == (600, False)
     following = await log.search(asked("toads", cursor=fewer.next_cursor))
     assert following.count == 0
 
