@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ SPARE_BYTES = 64 << 20
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_RESUMABLE_HINT = "the same command goes on from there"
+_RESUMABLE_HINT = "run the command again to resume"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,29 @@ class ExpectedFile:
 
     size: int | None = None
     sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A server of files: the `setting` that names it, for messages, the file with the
+    `certificates` to trust (None for the usual ones), and the `login`, a name and a password."""
+
+    setting: str
+    certificates: str | None = None
+    login: tuple[str, str] | None = None
+
+    def client(self) -> httpx2.Client:
+        """Return a client. Raises PullError if the certificates cannot be read."""
+        verify: bool | ssl.SSLContext = True
+        if self.certificates:
+            try:
+                verify = ssl.create_default_context(cafile=self.certificates)
+            except OSError as error:
+                raise PullError(f"the certificates {self.certificates}: {error}") from error
+        return httpx2.Client(follow_redirects=True, timeout=60, verify=verify, auth=self.login)
+
+
+HUB = Source("HF_ENDPOINT")
 
 
 class _Broken(Exception):
@@ -71,7 +95,7 @@ def require_sha256(path: Path, wanted: str) -> None:
         )
 
 
-def fetch(url: str, part: Path, wanted: ExpectedFile) -> None:
+def fetch(url: str, part: Path, wanted: ExpectedFile, source: Source = HUB) -> None:
     """Download `url` to `part` and verify it. The caller holds the lock, `exclusive(part)`.
 
     Bytes that earlier attempts left in `part` are not requested again (range requests,
@@ -81,24 +105,22 @@ def fetch(url: str, part: Path, wanted: ExpectedFile) -> None:
     while True:
         before = _size(part)
         try:
-            promised = _attempt(url, part, wanted)
+            promised = _attempt(url, part, wanted, source)
             break
         except (httpx2.TransportError, _Broken) as error:
             if (have := _size(part)) > before:
                 continue
-            what = f"{url} broke off: {error};"
+            what = f"the connection to {httpx2.URL(url).host} broke ({error});"
             if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-                host = httpx2.URL(url).host
-                what = (
-                    f"{host} cannot be reached ({error}): is there a network, is HF_ENDPOINT right?"
-                )
-            hint = _RESUMABLE_HINT if have else "the same command goes on when it is there"
+                what = f"{httpx2.URL(url).host} cannot be reached ({error}). Check the network and"
+                what += f" {source.setting}, then"
+            hint = _RESUMABLE_HINT if have else "run the command again"
             raise PullError(f"{what} {hint}") from error
     if promised.sha256:
         require_sha256(part, promised.sha256)
 
 
-def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
+def _attempt(url: str, part: Path, wanted: ExpectedFile, source: Source) -> ExpectedFile:
     """Request the missing bytes once; return the size and digest that the whole file must have."""
     have, note = _size(part), dict[str, Any]()
     with suppress(OSError, ValueError):
@@ -120,7 +142,7 @@ def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
             headers["if-range"] = tag
     try:
         with (
-            httpx2.Client(follow_redirects=True, timeout=60) as client,
+            source.client() as client,
             client.stream("GET", url, headers=headers) as response,
         ):
             promised = _promised_by(response, url, wanted)
@@ -246,13 +268,14 @@ def _size(part: Path) -> int:
 
 
 @contextmanager
-def exclusive(part: Path) -> Iterator[None]:
-    """Hold an exclusive lock, so that no other command touches `part`. Raises PullError."""
+def exclusive(part: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold an exclusive lock, so that no other command touches `part`. If one does, wait for it or
+    raise PullError."""
     lock = part.with_name(f"{part.name}.lock")
     while True:
         with lock.open("a") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
                 text = f"another command is fetching {part.stem}; wait for its end"
                 raise PullError(text) from None

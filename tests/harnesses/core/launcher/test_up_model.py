@@ -34,5 +34,5 @@ async def test_without_any_model_the_command_ends_and_says_what_to_do(tmp_path: 
     env = {**NO_HUB, **FREE, "MODEL_CACHE_DIR": str(tmp_path / "none"), "PIP_NO_INDEX": "1"}
     done = await terrarium("up", "--data", ".", cwd=tmp_path, PIP_FIND_LINKS=str(tmp_path), **env)
     assert done.status == 1
-    assert "is there a network" in done.err
+    assert "Check the network" in done.err
     assert "MODEL_UPSTREAM" in done.err.splitlines()[-1]
