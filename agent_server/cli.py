@@ -23,7 +23,7 @@ from agent_server.settings.server import ServerSettings
 from storage.db.database import Address, Database
 from storage.db.errors import ServerAway
 from storage.db.private_files import tighten_data
-from terrarium.command_line import ConfigFile, DataFolder, align_columns
+from terrarium.command_line import ConfigFile, DataFolder, align_columns, as_typed
 from terrarium.config import Config, load
 from terrarium.supervision import is_stopped_within
 
@@ -160,7 +160,8 @@ def list_models(
         rows.append((f"* {name}" if entry == best else f"  {name}", *sizes, licence, can))
     typer.echo(align_columns(rows))
     if best:
-        typer.echo(f"* the best that runs well here: terrarium model pull {best.tier or best.name}")
+        name = best.tier or best.name
+        typer.echo(as_typed(f"* the best that runs well here: `terrarium model pull {name}`"))
 
 
 @contextlib.contextmanager

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +19,14 @@ from harnesses.core.launcher.supervisor import EX_CONFIG, ChildConfigError
 from storage.db.errors import StorageError, UnusableFile
 from storage.db.private_files import keep_private, tighten_data
 from storage.db.process_lock import AlreadyRunning, hold_lock
-from terrarium.command_line import ConfigFile, DataFolder
+from terrarium import __version__
+from terrarium.command_line import (
+    ConfigFile,
+    DataFolder,
+    as_typed,
+    foreign_llm,
+    remember_command,
+)
 from terrarium.config import ConfigError, load
 from terrarium.entry_points import entry_points
 from terrarium.logging import Format, Level, configure, configure_child
@@ -43,12 +48,17 @@ app.add_typer(config_app, name="config")
 # Commands that keep the user's umask: other users may read the models and source code they write.
 _FOR_OTHERS = ("model", "new")
 
-_tell = partial(typer.echo, err=True)
+
+def _tell(text: str) -> None:
+    typer.echo(as_typed(text), err=True)
 
 
 def main() -> None:
     """Run the command line and exit; expected errors are one line on standard error."""
+    remember_command(sys.argv[0])
     try:
+        if warning := foreign_llm():
+            _tell(f"terrarium: {warning}")
         # Loading a command of another package imports that, so only those named on the command line
         # are loaded, none for a built-in command, and all for a listing.
         own = {"--version", *(str(group.name) for group in app.registered_groups)}
@@ -84,7 +94,7 @@ def _exit_status(error: Exception, status: int) -> int:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"terrarium {version('terrarium')}")
+        typer.echo(f"terrarium {__version__}")
         raise typer.Exit
 
 
@@ -147,7 +157,7 @@ def up(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
 
     loaded = load(config, data)
     tighten_data(data)
-    asyncio.run(run_everything(loaded, _tell, typer.echo))
+    asyncio.run(run_everything(loaded, _tell, lambda text: typer.echo(as_typed(text))))
 
 
 @app.command()
@@ -192,7 +202,8 @@ def doctor(
         findings = [examine_process(data, name)]
     width = max(len(found.what) for found in findings)
     for found in findings:
-        typer.echo(f"{'ok' if found.ok else 'problem':<8} {found.what:<{width}}  {found.text}")
+        text = as_typed(found.text)
+        typer.echo(f"{'ok' if found.ok else 'problem':<8} {found.what:<{width}}  {text}")
     raise typer.Exit(0 if all(found.ok for found in findings) else 1)
 
 

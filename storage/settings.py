@@ -23,7 +23,7 @@ class StorageSettings(Settings):
         None,
         description="PostgreSQL database that keeps everything in the place of files, as"
         ' `"postgresql://terrarium@localhost/terrarium"`; it needs'
-        " `pip install '.[postgres]'` in the checkout",
+        " `pip install 'terrarium-irc[postgres]'`",
     )
     db_path: Path | None = Field(
         None,

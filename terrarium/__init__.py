@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from harnesses.core.attention import AttentionMixin as AttentionMixin
     from harnesses.core.errors import PeerRefused as PeerRefused

@@ -127,7 +127,7 @@ class EmbeddedEngine(Engine):
             raise EngineMisconfigured(
                 f"the model file {Path(self._spec.path).name} cannot be loaded: it is damaged, not"
                 " whole, of a kind that the engine does not know, or too large for this machine;"
-                " fetch it again (terrarium model pull NAME --force) or name another (MODEL_PATH,"
+                " fetch it again (`terrarium model pull NAME --force`) or name another (MODEL_PATH,"
                 " [model] path)"
             )
         if self._http is None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-HOW_TO_INSTALL = "pip install '.[otel]' in the checkout"
+HOW_TO_INSTALL = "pip install 'terrarium-irc[otel]'"
 
 FLUSH_TIMEOUT = 2.0
 """Seconds that the last spans may take at the end. The SDK alone would retry for ten."""

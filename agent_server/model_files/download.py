@@ -52,7 +52,7 @@ class ExpectedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FileHost:
     """A server of files: the `setting` that names it, for messages, the file with the
     `certificates` to trust (None for the usual ones), and the `login`, a name and a password."""
 
@@ -71,7 +71,7 @@ class Source:
         return httpx2.Client(follow_redirects=True, timeout=60, verify=verify, auth=self.login)
 
 
-HUB = Source("HF_ENDPOINT")
+HUB = FileHost("HF_ENDPOINT")
 
 
 class _Broken(Exception):
@@ -95,7 +95,7 @@ def require_sha256(path: Path, wanted: str) -> None:
         )
 
 
-def fetch(url: str, part: Path, wanted: ExpectedFile, source: Source = HUB) -> None:
+def fetch(url: str, part: Path, wanted: ExpectedFile, source: FileHost = HUB) -> None:
     """Download `url` to `part` and verify it. The caller holds the lock, `exclusive(part)`.
 
     Bytes that earlier attempts left in `part` are not requested again (range requests,
@@ -120,7 +120,7 @@ def fetch(url: str, part: Path, wanted: ExpectedFile, source: Source = HUB) -> N
         require_sha256(part, promised.sha256)
 
 
-def _attempt(url: str, part: Path, wanted: ExpectedFile, source: Source) -> ExpectedFile:
+def _attempt(url: str, part: Path, wanted: ExpectedFile, source: FileHost) -> ExpectedFile:
     """Request the missing bytes once; return the size and digest that the whole file must have."""
     have, note = _size(part), dict[str, Any]()
     with suppress(OSError, ValueError):
@@ -246,7 +246,7 @@ def _status_error(response: httpx2.Response) -> PullError:
     first = response.history[0].url if response.history else response.url
     if status in (401, 403):
         why = "wants an account or the acceptance of a licence; fetch the file with its own tools"
-        why += " and set MODEL_PATH, or choose another model: terrarium model list"
+        why += " and set MODEL_PATH, or choose another model: `terrarium model list`"
     elif status == 404:
         why = "has no such file; see the name of the repository and of the file"
     elif status == 429:

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import httpx2
 
 from agent_server.errors import PullError
-from agent_server.model_files.download import ExpectedFile, Source, fetch, require_sha256
+from agent_server.model_files.download import ExpectedFile, FileHost, fetch, require_sha256
 
 _DEFAULT_INDEX = "https://pypi.org/simple"
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
@@ -29,6 +29,19 @@ _SECTIONS = ("global", "install", "download")
 """Sections of pip.conf; the later ones win."""
 
 _DIRECT = ("http://", "https://")
+
+
+class _Links(HTMLParser):
+    """The links of a project's page in the HTML form of the API."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.urls: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep the address of a link."""
+        self.urls += [value for key, value in attrs if tag == "a" and key == "href" and value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,27 @@ class Wheel:
         """The project's name as in the URLs of an index."""
         return re.sub(r"[-_.]+", "-", self.filename.partition("-")[0]).lower()
 
+    def url_in(self, index: str, source: FileHost) -> str | None:
+        """Return its URL in an index, None if that does not have it. Raises PullError."""
+        page = f"{index}/{self.project}/"
+        try:
+            with source.client() as client:
+                response = client.get(page, headers={"accept": _ACCEPT})
+            if response.status_code == 404:
+                return None
+            response.raise_for_status()
+            if "json" in response.headers.get("content-type", ""):
+                links = [str(file["url"]) for file in response.json()["files"]]
+            else:
+                links = _Links(response.text).urls
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
+            raise PullError(f"{page} cannot be read ({error!r})") from error
+        for link in links:
+            url = urlsplit(urljoin(str(response.url), link))
+            if unquote(url.path).rpartition("/")[2] == self.filename:
+                return url._replace(fragment="").geturl()
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
@@ -56,7 +90,7 @@ class Indexes:
     @classmethod
     def of_this_machine(cls) -> Indexes:
         """Return what pip and uv are configured with."""
-        uv, pip = os.environ.get, _pip_config()
+        uv, pip = os.environ.get, pip_options()
         first = uv("UV_DEFAULT_INDEX") or uv("UV_INDEX_URL") or pip.get("index-url")
         more = [uv("UV_INDEX"), uv("UV_EXTRA_INDEX_URL"), pip.get("extra-index-url")]
         urls = [first or _DEFAULT_INDEX, *" ".join(filter(None, more)).split()]
@@ -72,7 +106,7 @@ class Indexes:
         )
 
 
-def _pip_config() -> Mapping[str, str]:
+def pip_options() -> Mapping[str, str]:
     """Return pip's options by name: of its environment variables, else of its files."""
     home = Path.home()
     shared = os.environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(os.pathsep)
@@ -99,19 +133,6 @@ def _pip_config() -> Mapping[str, str]:
     return found | variables
 
 
-class _Links(HTMLParser):
-    """The links of a project's page in the HTML form of the API."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.urls: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep the address of a link."""
-        self.urls += [value for key, value in attrs if tag == "a" and key == "href" and value]
-
-
 def fetch_wheel(wheel: Wheel, part: Path) -> None:
     """Download a wheel to `part`, verified; an interrupted download is resumed. The caller holds
     the lock, `exclusive(part)`. Raises PullError."""
@@ -125,13 +146,13 @@ def fetch_wheel(wheel: Wheel, part: Path) -> None:
         parts = urlsplit(index)
         login, _, host = parts.netloc.rpartition("@")
         name, _, password = map(unquote, login.partition(":"))
-        source = Source(
+        source = FileHost(
             "your package index", indexes.certificates, (name, password) if login else None
         )
         # Without the login, no address of ours can tell it.
         index = parts._replace(netloc=host).geturl()
         try:
-            url = _url_of(wheel, f"{index}/{wheel.project}/", source)
+            url = wheel.url_in(index, source)
             if url:
                 is_same = urlsplit(url)[:2] == (parts.scheme, host)
                 source = source if is_same else replace(source, login=None)
@@ -141,25 +162,3 @@ def fetch_wheel(wheel: Wheel, part: Path) -> None:
             failures.append(str(error))
     reasons = "; ".join(failures) or "no package index is configured"
     raise PullError(f"{wheel.filename} cannot be fetched: {reasons}")
-
-
-def _url_of(wheel: Wheel, page: str, source: Source) -> str | None:
-    """Return the URL of a wheel that the page of its project in an index lists, None if it does
-    not. Raises PullError."""
-    try:
-        with source.client() as client:
-            response = client.get(page, headers={"accept": _ACCEPT})
-        if response.status_code == 404:
-            return None
-        response.raise_for_status()
-        if "json" in response.headers.get("content-type", ""):
-            links = [str(file["url"]) for file in response.json()["files"]]
-        else:
-            links = _Links(response.text).urls
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
-        raise PullError(f"{page} cannot be read ({error or type(error).__name__})") from error
-    for link in links:
-        url = urlsplit(urljoin(str(response.url), link))
-        if unquote(url.path).rpartition("/")[2] == wheel.filename:
-            return url._replace(fragment="").geturl()
-    return None

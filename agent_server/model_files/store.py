@@ -45,7 +45,7 @@ def model_file(settings: ModelSettings) -> Path:
     name = settings.pulled_name
     if name is None:
         return gguf(settings.file)
-    return gguf(settings.file, f"fetch it with: terrarium model pull {name}".rstrip())
+    return gguf(settings.file, f"fetch it with `{f'terrarium model pull {name}'.rstrip()}`")
 
 
 def gguf(path: Path, hint: str = "correct it") -> Path:

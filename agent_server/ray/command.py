@@ -27,7 +27,7 @@ from terrarium.supervision import told_to_stop
 
 log = structlog.get_logger()
 
-HOW_TO_GET = "Ray is not installed: pip install '.[ray]' in the checkout (about 300 MB)"
+HOW_TO_GET = "Ray is not installed: pip install 'terrarium-irc[ray]' (about 300 MB)"
 
 APP_NAME = "terrarium"
 """Name of the application in Ray Serve."""

@@ -137,7 +137,7 @@ class ModelConfig(Settings):
         if path and catalogue.is_name(name) and not catalogue.find(name) and not path.is_file():
             raise ValueError(
                 f'there is no file "{name}", and no model is called that; the nearest is '
-                f'"{catalogue.nearest(name)}" (terrarium model list)'
+                f'"{catalogue.nearest(name)}" (`terrarium model list`)'
             )
         return path
 

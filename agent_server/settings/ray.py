@@ -10,7 +10,7 @@ from terrarium.config import Settings
 
 
 class RaySettings(Settings):
-    """The engines of `terrarium server --ray`, which needs the extra: `pip install '.[ray]'`."""
+    """The engines of `terrarium server --ray`, which needs `pip install 'terrarium-irc[ray]'`."""
 
     table: ClassVar[str] = "ray"
 

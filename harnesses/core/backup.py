@@ -13,7 +13,6 @@ import shutil
 import sqlite3
 from contextlib import closing, suppress
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +25,7 @@ from harnesses.core.tendril.services import BACKUP_MARK
 from storage.db.integrity import back_up
 from storage.db.private_files import make_file, sync
 from storage.settings import log_file, log_path
+from terrarium import __version__
 from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import Config, load
 
@@ -107,7 +107,7 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
             files[path.relative_to(folder).as_posix()] = _sha256(path)
             sync(path)
         # The manifest is written last: without it an interrupted backup cannot be restored.
-        manifest = Manifest(terrarium=version("terrarium"), time=datetime.now(UTC), files=files)
+        manifest = Manifest(terrarium=__version__, time=datetime.now(UTC), files=files)
         make_file(folder / MANIFEST)
         (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
         sync(folder / MANIFEST)

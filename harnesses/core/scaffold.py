@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 from enum import StrEnum
 from importlib.resources import files
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from typing import Annotated
 import typer
 
 from harnesses.core.errors import TendrilError
+from terrarium.command_line import DISTRIBUTION, below_here, installer
 from terrarium.config import GROUP as SETTINGS
 from terrarium.entry_points import entry_points
 
@@ -56,9 +58,15 @@ def new(
     """Create a tendril of your own: a package with a passing test, in the folder ./NAME."""
     folder = scaffold(name, Path.cwd(), kind)
     typer.echo(f"{folder.name}/ is a tendril that works. Next:")
-    typer.echo(f"  pip install -e './{name}[test]'    (in the environment that Terrarium is in)")
-    typer.echo(f"  pytest {name}")
-    typer.echo(f"  terrarium run {name}       (while the agent server runs)")
+    package, python = f"-e './{name}[test]'", below_here(Path(sys.executable))
+    if "pip install" in installer():
+        typer.echo(f"  {installer()} {package}")
+    else:  # an environment of uv or pipx is for the command alone
+        python = ".venv/bin/python"
+        typer.echo(f"  python3 -m venv .venv && .venv/bin/pip install {DISTRIBUTION} {package}")
+    typer.echo(f"  {python} -m pytest {name}")
+    command = Path(python).with_name("terrarium")
+    typer.echo(f"  {below_here(command)} run {name}  (while the agent server runs)")
     typer.echo(f"  and read {name}/README.md")
 
 

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
-from importlib.metadata import version
 from pathlib import Path
 
 import structlog
@@ -39,6 +38,7 @@ from harnesses.web.mcp.endpoint import PATH, McpEndpoint
 from harnesses.web.pages import channel, chat, login, overview, runs, search, statistics
 from harnesses.web.rendering.view import page
 from storage.db.errors import BadCursor, ServerAway
+from terrarium import __version__
 
 _GZIP_LEVEL = 5  # half the time of the highest level for nearly the same size
 _MIN_BYTES = 1000  # shorter bodies are not compressed
@@ -74,7 +74,7 @@ def create_app(state: AppState) -> FastAPI:
     app = FastAPI(
         title="Terrarium log",
         description=_ABOUT,
-        version=version("terrarium"),
+        version=__version__,
         docs_url=None,  # FastAPI's pages load scripts from a CDN, which our CSP forbids
         redoc_url=None,
         lifespan=lifespan,

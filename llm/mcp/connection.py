@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import mcp_types as types
@@ -25,6 +24,7 @@ from llm.mcp.foreign_tools import (
 from llm.mcp.settings import McpServerSettings
 from llm.mcp.transports import StderrTail, transport
 from llm.tools.toolbox import IndeterminateToolError, Tool, ToolError, ToolOptions
+from terrarium import __version__
 from terrarium.backoff import Backoff
 
 # Seconds until the tools are listed; the program may have to be fetched first.
@@ -89,7 +89,7 @@ class McpConnection:
             transport(self.settings, on_end, self._stderr_tail),
             read_timeout_seconds=_REQUEST_TIMEOUT,
             message_handler=on_message,
-            client_info=types.Implementation(name="terrarium", version=version("terrarium")),
+            client_info=types.Implementation(name="terrarium", version=__version__),
             cache=None,  # `_list` must read from the server, not from the SDK's cache
         )
         try:

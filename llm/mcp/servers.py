@@ -16,7 +16,7 @@ from terrarium.config import Config
 if TYPE_CHECKING:
     from llm.mcp.connection import McpConnection
 
-HOW_TO_INSTALL = "pip install '.[mcp]' in the checkout"
+HOW_TO_INSTALL = "pip install 'terrarium-irc[mcp]'"
 
 _log = structlog.get_logger()
 

@@ -20,5 +20,5 @@ class ExtraMissing(PageError):
 
     def __init__(self) -> None:
         super().__init__(
-            'pages cannot be read here: install the extra, pip install ".[pages]" in the checkout'
+            "pages cannot be read here: install the extra, pip install 'terrarium-irc[pages]'"
         )

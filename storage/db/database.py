@@ -16,7 +16,7 @@ from storage.db.sqlite import open_sqlite
 
 __all__ = ["Address", "Connection", "Database", "Repository", "Row", "from_micros", "to_micros"]
 
-NEEDS_EXTRA = "storage on PostgreSQL needs the extra: pip install '.[postgres]' in the checkout"
+NEEDS_EXTRA = "storage on PostgreSQL needs the extra: pip install 'terrarium-irc[postgres]'"
 _LOCK_TIMEOUT = 5.0  # seconds to wait for another process that writes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pip
 import pytest
 
+from terrarium import __version__
 from tests.docs.reference import ROOT
 
 GROUPS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
@@ -63,7 +64,7 @@ def test_all_that_the_project_asks_for_is_locked() -> None:
             plain(re.split(r"[\[<>=;~! ]", each)[0]) for each in project["dependencies"] + wanted
         }
         locked = {plain(name) for path in locking for name in pinned(path)}
-        assert names - {"terrarium"} <= locked
+        assert names - {"terrarium-irc"} <= locked
 
 
 @pytest.mark.process
@@ -94,9 +95,8 @@ def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
 
 
 def test_the_newest_release_is_the_version_of_the_package() -> None:
-    project = project_table()
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     first, newest, *_ = re.findall(r"^## (.*)$", text, re.MULTILINE)
     assert first == "[Unreleased]"
-    assert re.fullmatch(rf"\[{re.escape(project['version'])}\] - \d{{4}}-\d\d-\d\d", newest)
+    assert re.fullmatch(rf"\[{re.escape(__version__)}\] - \d{{4}}-\d\d-\d\d", newest)
     assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= GROUPS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Generic
 
 from harnesses.core.commands.memory import memory_of
@@ -22,6 +21,7 @@ from harnesses.core.text import counted
 from llm.answerers.plain_commands import asks_for_fact, plain_command
 from llm.client.profile import Profile
 from llm.reading.reading import Reading
+from terrarium import __version__
 
 ABILITIES, IDENTITY, MODEL = "abilities", "identity", "model"
 TOPICS = (ABILITIES, IDENTITY, MODEL)
@@ -150,7 +150,7 @@ class QuestionCommands(Generic[R]):
 
     async def version(self, request: R) -> Reply:
         """version: what I run"""
-        return f"Terrarium {version('terrarium')}"
+        return f"Terrarium {__version__}"
 
     async def _plain_command(self, request: R, reading: Reading) -> tuple[Command[R], R] | None:
         """Return the command that a question asks for in plain words, with the request

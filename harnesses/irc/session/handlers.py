@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, timedelta
-from importlib.metadata import version
 
 import structlog
 
@@ -12,6 +11,7 @@ from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import ACCEPTED, Message, Receipt, ReceiptStatus, is_nick
 from harnesses.irc.session import channels, nick, registration
 from harnesses.irc.session.session import MAX_AHEAD, Handlers, Session, tagged_time
+from terrarium import __version__
 
 log = structlog.get_logger()
 
@@ -167,7 +167,7 @@ def _answer_ctcp(session: Session, message: Message, query: str, argument: str) 
         "PING": argument,
         "SOURCE": "the Python package terrarium; ask whoever runs me for its address",
         "TIME": now.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S +0000"),
-        "VERSION": f"Terrarium {version('terrarium')}",
+        "VERSION": f"Terrarium {__version__}",
     }
     person = f"{source.user}@{source.host}" if source.host else source.nick
     while replies and now - replies[0][1] >= CTCP_WINDOW:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from http import HTTPStatus
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ from harnesses.core.tendril.status import ProcessState, read_report
 from harnesses.web.mcp.endpoint import PATH
 from harnesses.web.settings import WebSettings
 from llm.mcp.servers import HOW_TO_INSTALL
+from terrarium import __version__
 from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import Config, load
 
@@ -89,7 +89,7 @@ def _forwarding_server(client: Client) -> Server[Any]:
 
     return Server(
         "terrarium",
-        version=version("terrarium"),
+        version=__version__,
         instructions=client.instructions,
         on_list_tools=lambda _, params: client.list_tools(cursor=cursor(params)),
         on_call_tool=lambda context, params: client.call_tool(

@@ -45,7 +45,7 @@ async def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
     (tmp_path / "ray.py").write_text("raise ImportError('no Ray here')\n")
     done = await terrarium("server", "--ray", cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.status == 78
-    assert "pip install '.[ray]' in the checkout" in done.err
+    assert "pip install 'terrarium-irc[ray]'" in done.err
 
 
 @pytest.mark.process

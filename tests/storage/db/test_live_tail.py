@@ -67,5 +67,5 @@ async def test_without_the_extra_it_is_said_what_to_install(
         *(sys.executable, "-c", _WITHOUT, *command), cwd=tmp_path, stderr=asyncio.subprocess.PIPE
     )
     _, err = await process.communicate()
-    assert "pip install '.[postgres]' in the checkout" in err.decode()
+    assert "pip install 'terrarium-irc[postgres]'" in err.decode()
     assert b"Traceback" not in err

@@ -104,4 +104,4 @@ async def test_without_the_extra_it_says_how_to_get_it() -> None:
     async with serving(McpEndpoint()) as url, httpx2.AsyncClient(timeout=PATIENCE) as http:
         answer = await http.post(url, json=message())
         assert answer.status_code == 501
-        assert "pip install '.[mcp]' in the checkout" in answer.json()["error"]["message"]
+        assert "pip install 'terrarium-irc[mcp]'" in answer.json()["error"]["message"]
