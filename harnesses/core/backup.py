@@ -34,6 +34,9 @@ LOG = "irc.db"
 """The name of the log in a backup, whatever its path in `[storage] db_path`."""
 
 _EXCLUDED = ("run", "models")
+_DATED = "terrarium-????-??-??T??????Z"
+"""The folders of `backup --keep`, as a pattern of glob."""
+
 _EXCLUDED_NAME = re.compile(r"\.db\.before-|(-wal|-shm|-journal|\.part|\.tmp)$")
 
 
@@ -47,12 +50,27 @@ class Manifest(BaseModel):
 
 def backup(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Make a dated folder in DIR, and keep only the newest so many of them."
+        ),
+    ] = None,
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
     """Copy all stored data into the new folder DIR. Terrarium may be running."""
-    made = back_up_all(load(config, data), folder)
-    typer.echo(f"{folder}: {len(made.files)} files")
+    target = folder / f"terrarium-{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}" if keep else folder
+    made = back_up_all(load(config, data), target)
+    typer.echo(f"{target}: {len(made.files)} files")
+    if keep:
+        # Interrupted ones, which have no manifest, do not count and are removed too.
+        dated = sorted(each for each in folder.glob(_DATED) if each.is_dir())
+        whole = [each for each in dated if (each / MANIFEST).exists() and not each.is_symlink()]
+        for old in dated:
+            if old < target and old not in whole[-keep:] and not old.is_symlink():
+                shutil.rmtree(old)
+                typer.echo(f"{old}: removed")
 
 
 def restore(

@@ -57,12 +57,15 @@ def filled(value: object) -> str:
 
 
 def test_the_promised_services_are_there_and_restart_and_say_whether_they_are_well() -> None:
-    assert set(SERVICES) == {"agent", "ngircd", "irc", "web", "cron", "vllm"}
-    assert SERVICES["vllm"]["profiles"] == ["gpu"]
-    assert all("profiles" not in SERVICES[name] for name in OURS)
+    optional = {"ngircd": ["ircd"], "proxy": ["proxy"], "vllm": ["gpu"]}
+    assert set(SERVICES) == {"agent", "irc", "web", "cron", *optional}
+    profiles = {name: each["profiles"] for name, each in SERVICES.items() if "profiles" in each}
+    assert profiles == optional
+    assert "\nCOMPOSE_PROFILES=ircd\n" in DOTENV
     for name, service in SERVICES.items():
         assert service["restart"] == "unless-stopped", name
         assert service["healthcheck"]["test"][0] == "CMD", name
+        assert service["logging"]["options"]["max-size"], name
 
 
 def test_our_containers_are_read_only_and_limited_and_no_secret_has_a_default() -> None:
@@ -116,8 +119,21 @@ def test_the_systemd_unit_runs_our_command_and_leaves_a_wrong_configuration_alon
     assert unit["Service"]["RestartPreventExitStatus"] == str(EX_CONFIG)
 
 
+@pytest.mark.parametrize("unit", ["terrarium.service", "terrarium-backup.service"])
+def test_a_unit_leaves_little_exposed_and_runs_a_command_of_ours(unit: str) -> None:
+    command = [installed("systemd-analyze"), "security", "--offline=true", ROOT / "deploy" / unit]
+    rated = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", rated.stdout)
+    assert found
+    assert float(found[1]) < 3
+    text = (ROOT / "deploy" / unit).read_text(encoding="utf-8")
+    words = re.findall(r"^ExecStart=\S+ (.+)$", text, re.M)[0].split()
+    assert terrarium(*words, "--help").returncode == 0
+
+
 def test_what_is_mounted_built_and_copied_exists() -> None:
-    assert COMPOSE["x-terrarium"]["build"] == {"context": ".", "dockerfile": "deploy/Dockerfile"}
+    build = {"context": ".", "dockerfile": "deploy/Dockerfile", "args": {"EXTRAS": "${EXTRAS:-}"}}
+    assert COMPOSE["x-terrarium"]["build"] == build
     dockerfile = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
     copied = [
         word for line in re.findall(r"^COPY (.+) \S+$", dockerfile, re.M) for word in line.split()
@@ -152,6 +168,7 @@ def test_nothing_is_named_that_is_not_declared() -> None:
 
 def test_only_the_web_and_irc_are_published_and_tendrils_only_reach_server_and_model() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published.pop("proxy") == ["80:80", "443:443"]
     assert published == {"ngircd": ["127.0.0.1:6667:6667"], "web": ["127.0.0.1:8081:8081"]}
     inside = {name for name, service in SERVICES.items() if "mind" in service["networks"]}
     assert inside == {"agent", "irc", "web", "cron", "vllm"}
@@ -170,7 +187,7 @@ def test_each_service_has_a_key_of_its_own_and_none_the_admins() -> None:
 
 def test_the_example_of_secrets_names_each_variable_of_the_compose_file() -> None:
     used = set(re.findall(r"(?<!\$)\$\{(\w+)", TEXT))
-    assert set(re.findall(r"^(\w+)=", DOTENV, re.M)) == used
+    assert set(re.findall(r"^(\w+)=", DOTENV, re.M)) == used | {"COMPOSE_PROFILES"}
 
 
 def test_ngircd_takes_its_configuration_without_complaint() -> None:

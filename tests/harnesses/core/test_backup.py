@@ -51,6 +51,15 @@ async def test_a_backup_has_all_that_was_said_when_it_began_and_only_its_owner_r
         await told("", "backup", "copy", cwd=tmp_path, status=0)
         await told("is there already", "backup", "copy", cwd=tmp_path)
         await told("stop everything", "restore", "copy", cwd=tmp_path)
+        dated = tmp_path / "dated"
+        for old in ("2020-01-01T000000Z", "2021-01-01T000000Z", "2022-01-01T000000Z", "notes"):
+            (dated / f"terrarium-{old}").mkdir(parents=True)
+            if "2022" not in old:  # that one was interrupted
+                (dated / f"terrarium-{old}" / "backup.json").write_text("{}")
+        await told("", "backup", "--keep", "2", "dated", cwd=tmp_path, status=0)
+        first, second, notes = sorted(path.name for path in dated.iterdir())
+        assert (first, notes) == ("terrarium-2021-01-01T000000Z", "terrarium-notes")
+        await told("", "restore", f"dated/{second}", "--data", "third", cwd=tmp_path, status=0)
     assert {path.name for path in copy.iterdir()} >= {"irc.db", "backup.json", "personas"}
     assert not [path for path in copy.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
     await told("", "restore", "copy", "--data", "again", cwd=tmp_path, status=0)
