@@ -121,8 +121,8 @@ def test_the_systemd_unit_runs_our_command_and_leaves_a_wrong_configuration_alon
 
 @pytest.mark.parametrize("unit", ["terrarium.service", "terrarium-backup.service"])
 def test_a_unit_leaves_little_exposed_and_runs_a_command_of_ours(unit: str) -> None:
-    command = [installed("systemd-analyze"), "security", "--offline=true", ROOT / "deploy" / unit]
-    rated = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    command = [installed("systemd-analyze"), "security", "--offline=true", f"deploy/{unit}"]
+    rated = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     found = re.search(r"Overall exposure level for \S+: ([\d.]+)", rated.stdout)
     assert found
     assert float(found[1]) < 3
