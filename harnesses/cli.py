@@ -19,13 +19,13 @@ from harnesses.core.launcher.supervisor import EX_CONFIG, ChildConfigError
 from storage.db.errors import StorageError, UnusableFile
 from storage.db.private_files import keep_private, tighten_data
 from storage.db.process_lock import AlreadyRunning, hold_lock
-from terrarium import __version__
 from terrarium.command_line import (
     ConfigFile,
     DataFolder,
     as_typed,
     foreign_llm,
     remember_command,
+    show_version,
 )
 from terrarium.config import ConfigError, load
 from terrarium.entry_points import entry_points
@@ -92,12 +92,6 @@ def _exit_status(error: Exception, status: int) -> int:
     return status
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"terrarium {__version__}")
-        raise typer.Exit
-
-
 @app.callback()
 def _options(
     context: typer.Context,
@@ -109,7 +103,7 @@ def _options(
     ] = "console",
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     if context.invoked_subcommand not in _FOR_OTHERS:

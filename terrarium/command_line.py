@@ -17,6 +17,8 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from terrarium import __version__
+
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", help="Configuration file.", show_default="./terrarium.toml, if any"),
@@ -29,6 +31,13 @@ DISTRIBUTION = "terrarium-irc"
 """The name in a package index; `terrarium` is another package there."""
 
 _COMMAND = "TERRARIUM_COMMAND"
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and exit, if that is wanted."""
+    if wanted:
+        typer.echo(f"terrarium {__version__}")
+        raise typer.Exit
 
 
 def take_options(command: Callable[[Options], None]) -> Callable[..., None]:
