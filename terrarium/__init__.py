@@ -16,6 +16,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from harnesses.core.attention import AttentionMixin as AttentionMixin
+    from harnesses.core.chat import ChatTendril as ChatTendril
+    from harnesses.core.commands.request import CommandRequest as CommandRequest
+    from harnesses.core.commands.request import PrivateReply as PrivateReply
+    from harnesses.core.commands.table import command as command
     from harnesses.core.errors import PeerRefused as PeerRefused
     from harnesses.core.services.peers import Origin as Origin
     from harnesses.core.services.peers import PeerQuestion as PeerQuestion
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from harnesses.core.tendril.turn import TurnRequest as TurnRequest
     from harnesses.core.tendril.turn import TurnResult as TurnResult
     from llm.messages.message import escape_tags as escape_tags
+    from llm.reading.times import NotUnderstood as NotUnderstood
     from llm.tools.toolbox import ToolError as ToolError
     from llm.tools.toolbox import tool as tool
     from storage.chat_log.event import Identity as Identity
@@ -34,19 +39,24 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "AttentionMixin": "harnesses.core.attention",
+    "ChatTendril": "harnesses.core.chat",
+    "CommandRequest": "harnesses.core.commands.request",
     "Config": "terrarium.config",
     "Identity": "storage.chat_log.event",
     "LoggedLine": "harnesses.core.services.shared_log",
+    "NotUnderstood": "llm.reading.times",
     "Origin": "harnesses.core.services.peers",
     "PeerQuestion": "harnesses.core.services.peers",
     "PeerRefused": "harnesses.core.errors",
     "Place": "storage.chat_log.event",
+    "PrivateReply": "harnesses.core.commands.request",
     "ReminderTools": "harnesses.core.services.question_tools",
     "Settings": "terrarium.config",
     "Tendril": "harnesses.core.tendril.base",
     "ToolError": "llm.tools.toolbox",
     "TurnRequest": "harnesses.core.tendril.turn",
     "TurnResult": "harnesses.core.tendril.turn",
+    "command": "harnesses.core.commands.table",
     "escape_tags": "llm.messages.message",
     "tool": "llm.tools.toolbox",
 }

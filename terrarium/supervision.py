@@ -16,6 +16,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+from terrarium.cancellation import spawn_contained
+
 SUPERVISED = "TERRARIUM_SUPERVISED"
 
 
@@ -87,6 +89,25 @@ async def serve_until_stopped(
         # What runs in the background never ends by itself, so the group would not end either.
         for task in (*beside, main, stopping):
             task.cancel()
+
+
+class ContainedTasks:
+    """Background tasks whose errors are logged and end nothing else, while `run` runs."""
+
+    def __init__(self) -> None:
+        self._tasks = asyncio.TaskGroup()
+
+    async def run(self) -> None:
+        """Run what is spawned, until cancelled; then cancel it."""
+        async with self._tasks:
+            await asyncio.Event().wait()
+
+    def spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        """Start `work`, unless the tasks are being cancelled."""
+        try:
+            spawn_contained(self._tasks, work)
+        except RuntimeError:
+            work.close()
 
 
 def root_cause(error: Exception) -> Exception:

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from harnesses.chat.tendril import ChatTendril
+from harnesses.chat.tendril import TerminalTendril
 from harnesses.core.addresses import with_agent_address
 from storage.db.private_files import tighten_data
 from storage.db.process_lock import hold_lock
@@ -25,4 +25,4 @@ def chat(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     # Shared, as several terminals may chat: it only keeps off commands that need all to be stopped.
     with hold_lock(data, "chat", "terrarium chat", shared=True):
         tighten_data(data)
-        asyncio.run(ChatTendril(loaded).run())
+        asyncio.run(TerminalTendril(loaded).run())

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
+from harnesses.core.chat import ADMIN, DirectChat
 from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.status import web_address
 from harnesses.core.text import strip_control_chars
@@ -23,20 +24,25 @@ from llm.memory.room import RoomMemory
 from llm.skills.registry import TEACH
 from llm.tools.toolbox import Toolbox
 from storage.chat_log.event import PUBLIC
-from terrarium import Config, Identity, Origin, Tendril, TurnRequest
+from storage.chat_log.opt_outs import person_of
+from terrarium import (
+    CommandRequest,
+    Config,
+    Identity,
+    Origin,
+    Place,
+    Tendril,
+    TurnRequest,
+    command,
+)
 
 _STDIN = 0
 _MAX_HISTORY_LINES = 1_000  # lines in the history
 
 CONVERSATION = "terminal"
-HELP = """\
-/clear   forget what was said here
-/tools   what the model can use
-/help    this
-/quit    end, as Ctrl-D does"""
 
 
-class ChatTendril(Tendril):
+class TerminalTendril(Tendril):
     """Answers the lines of standard input, streaming each answer to standard output."""
 
     name: ClassVar[str] = "chat"
@@ -44,35 +50,48 @@ class ChatTendril(Tendril):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._input = LineInput(config.data / "run" / "chat.history")
+        self._is_over = False
+        self._who = Identity(getpass.getuser(), account=getpass.getuser())
 
     async def serve(self) -> None:
         """Answer lines until the input ends."""
+        self._chat = DirectChat(self)
         self.status.ready("in a terminal")
         if self._input.is_terminal:
-            _write("/help says what else there is\n")
+            _write(".help says what else there is\n")
         async for line in self._input.lines("> "):
-            match line:
-                case "":
-                    pass
-                case "/quit":
-                    return
-                case "/help":
-                    _write(f"{HELP}\n")
-                case "/tools":
-                    person = getpass.getuser()
-                    memory = RoomMemory.of(self.memory, CONVERSATION, CONVERSATION, person)
-                    more = (*memory.tools(keeps=True), *self.prompts.tools())
-                    toolbox = Toolbox.from_owners(self, *self._door_tools(), *more)
-                    for function in (schema["function"] for schema in toolbox.schemas()):
-                        _write(f"{function['name']}: {function['description'].splitlines()[0]}\n")
-                case "/clear":
-                    turns = await self.clear(CONVERSATION)
-                    self._input.forget()
-                    _write(f"forgotten: {turns} turns\n")
-                case _ if line.startswith("/") and " " not in line:
-                    _write(f"there is no {strip_control_chars(line)}; /help says what there is\n")
-                case _:
-                    await self._respond(line)
+            if line:
+                await self._respond(line)
+            if self._is_over:
+                return
+
+    async def say(self, place: Place, text: str) -> bool:
+        """Write a reminder between the lines; return False for another place."""
+        if is_ours := place.channel == self._who.room(person_of):
+            _write(f"\n{strip_control_chars(text)}\n")
+        return is_ours
+
+    async def clear(self, conversation: str) -> int:
+        """Delete a conversation and the history of lines; return how many turns it had."""
+        self._input.forget()
+        return await super().clear(conversation)
+
+    @command
+    async def tools(self, request: CommandRequest) -> str:
+        """tools: what the model can use"""
+        memory = RoomMemory.of(self.memory, CONVERSATION, CONVERSATION, request.nick)
+        more = (*memory.tools(keeps=True), *self.prompts.tools())
+        toolbox = Toolbox.from_owners(self, *self._door_tools(), *more)
+        functions = [schema["function"] for schema in toolbox.schemas()]
+        return "\n".join(
+            f"{each['name']}: {each['description'].splitlines()[0]}" for each in functions
+        )
+
+    @command
+    async def quit(self, request: CommandRequest) -> str:
+        """quit: end, as Ctrl-D does"""
+        self._is_over = True
+        return ""
 
     def _door_tools(self) -> list[object]:
         """Return the tools of the terminal. Whoever runs it may read all channels."""
@@ -81,28 +100,30 @@ class ChatTendril(Tendril):
                 log=self.log.tools_within(PUBLIC),
                 address=lambda: web_address(self.config),
                 room=CONVERSATION,
-                who=getpass.getuser(),
+                who=self._who.nick,
             )
         )
 
     async def _respond(self, line: str) -> None:
-        said, who = "", getpass.getuser()
+        said = ""
 
         async def show(piece: str) -> None:
             nonlocal said
             said += piece
             _write(strip_control_chars(piece))
 
-        result = await self.turn(
+        result = await self._chat.answer(
             TurnRequest(
                 conversation=CONVERSATION,
-                who=who,
-                text=line,
+                who=self._who.nick,
+                text=f".{line[1:]}" if line.startswith("/") else line,  # as people are used to
                 tools=self._door_tools(),
-                rights=lambda: {TEACH},
                 on_text=show,
-                origin=Origin(self.name, Identity(who)),
-            )
+                origin=Origin(self.name, self._who),
+            ),
+            self._who,
+            PUBLIC,
+            lambda: {TEACH, ADMIN},
         )
         if not said.rstrip().endswith(result.text):
             _write(("\n" if said else "") + strip_control_chars(result.text))

@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 import terrarium
 from harnesses.core.attention import AttentionMixin
+from harnesses.core.chat import ChatTendril
 from harnesses.core.services.metrics import TendrilMetrics
 from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.core.services.peers import PeerService
@@ -53,12 +54,13 @@ def lists() -> str:
     parts += ["### `Tendril`: methods", "\n".join(_methods(Tendril))]
     parts += ["### `Tendril`: attributes", "\n".join(_attributes(Tendril, *_PARTS))]
     known = public_names(Tendril)
-    of_the_mixin = [
-        line
-        for line in (*_methods(AttentionMixin), *_attributes(AttentionMixin))
-        if re.split(r"\W", line.removeprefix("- `"))[0] not in known
-    ]
-    parts += ["### `AttentionMixin`", "\n".join(of_the_mixin)]
+    for kind in (ChatTendril, AttentionMixin):
+        of_its_own = [
+            line
+            for line in (*_methods(kind), *_attributes(kind))
+            if re.split(r"\W", line.removeprefix("- `"))[0] not in known
+        ]
+        parts += [f"### `{kind.__name__}`", "\n".join(of_its_own)]
     for name, kind in SERVICES.items():
         parts += [f"### `{name}`: {kind.__name__}", "\n".join(_methods(kind))]
     return "\n\n".join(parts)

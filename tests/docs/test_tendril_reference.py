@@ -10,6 +10,7 @@ import pytest
 
 import terrarium
 from harnesses.core.attention import AttentionMixin
+from harnesses.core.chat import ChatTendril
 from harnesses.core.tendril.base import Tendril
 from tests.docs.tendril_reference import PAGE, SERVICES, documented, public_names
 
@@ -29,7 +30,7 @@ def test_no_public_name_of_a_tendril_is_missing() -> None:
     names = public_names(Tendril)
     assert len(names) > 30
     listed = set(re.findall(r"^- `(\w+)", TEXT, re.M))
-    names += public_names(AttentionMixin)
+    names += [*public_names(AttentionMixin), *public_names(ChatTendril)]
     assert [name for name in (*names, *terrarium.__all__) if name not in listed] == []
 
 
@@ -44,7 +45,11 @@ def test_each_example_is_python_and_uses_names_that_there_are(example: str) -> N
         and node.value.id == "self"
     }
     own = {"medium", "settings", "boil", "watch_temperature"}  # of the tendril in the example
-    assert attributes - own <= {*public_names(Tendril), *public_names(AttentionMixin)}
+    assert attributes - own <= {
+        *public_names(Tendril),
+        *public_names(AttentionMixin),
+        *public_names(ChatTendril),
+    }
 
 
 def test_each_service_has_an_example() -> None:

@@ -37,6 +37,12 @@ class PrivacyCommands(Generic[R]):
             return PrivateReply(BRIDGED)
         if request.words and request.words.lower() != "off":
             return PrivateReply("Nobody can ask that for others: for yourself write only nolog.")
+        if not self._medium.is_logged(request):
+            prefix = self._medium.prefix(request.place)
+            return PrivateReply(
+                "Nothing that you write here gets into the log. I remember our conversation;"
+                f" {prefix}clear forgets it, {prefix}forget me also all that you told me to keep."
+            )
         await request.pending_event.wait_visible()  # what was said before is in the log
         privacy = self._medium.tendril.privacy
         if request.words:
@@ -63,9 +69,11 @@ class PrivacyCommands(Generic[R]):
         """forget me: remove all that you have kept of what I said; forget KEY: one fact about me"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
+        words = request.words.lower().split()
+        if words[:1] == ["me"] and not self._medium.is_logged(request):
+            return await self._forget_unlogged(request)
         privacy = self._medium.tendril.privacy
         person = privacy.person(request.who, request.place.network, request.person)
-        words = request.words.lower().split()
         if words[:1] == ["me"] and len(words) == 2 and privacy.confirms(person, words[1]):
             # First, so that no running turn stores anything of the person after the erasure.
             await self._medium.tendril.turns.drop(request.owns)
@@ -93,6 +101,16 @@ class PrivacyCommands(Generic[R]):
         return PrivateReply(
             f"I remember nothing of yours called {key}. This removes all that I have kept of what"
             f" you said: {all_of_it}"
+        )
+
+    async def _forget_unlogged(self, request: R) -> str:
+        """Remove all that is kept of the author of a request in a place that is not logged."""
+        turns = await self._medium.clear(request)
+        facts = await memory_of(self._medium, request).forget()
+        gone = await self._medium.tendril.remind.cancel_own(request.requester, "all")
+        return (
+            f"Forgotten: our conversation of {counted(turns, 'turn')},"
+            f" {counted(facts, 'fact')} and {counted(len(gone or ()), 'reminder')}."
         )
 
     async def _asked_back(self, person: Person, prefix: str) -> str:

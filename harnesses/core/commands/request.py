@@ -181,7 +181,7 @@ R = TypeVar("R", bound=CommandRequest)
 Command = Callable[[R], Awaitable[Reply]]
 """A command: a function of its request whose docstring, "NAME ARGUMENTS: purpose", is its help."""
 
-PlainCommand = Callable[[Reading], Awaitable[Action | None]]
+FindCommand = Callable[[Reading], Awaitable[Action | None]]
 """Returns what runs the command that a question asks for in plain words, None for a question."""
 
 
@@ -198,7 +198,7 @@ class Medium(ABC, Generic[R]):
         """The tendril."""
 
     @abstractmethod
-    async def ask(self, request: R, command: PlainCommand) -> Reply:
+    async def ask(self, request: R, command: FindCommand) -> Reply:
         """Run the turn of a question, which delivers the answer itself, or the `command` that it
         asks for in plain words; return a refusal or ""."""
 
@@ -251,6 +251,10 @@ class Medium(ABC, Generic[R]):
         hides = self.tendril.log.opt_outs.opt_out_rules.hides_person
         is_kept = request.pending_event.event is not None
         return is_kept and not hides(request.place.network, request.who)
+
+    def is_logged(self, request: R) -> bool:
+        """Return whether the place of a request is in the log, unless its author objects."""
+        return True
 
     @property
     def web_address(self) -> str | None:

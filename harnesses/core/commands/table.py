@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, overload
@@ -103,10 +104,10 @@ class CommandTable(Generic[R]):
         """Return the command that was given, with its request, None if it is none of ours: then it
         is a question if it was said to us, else prose."""
         command = self.known.get(asked.command)
-        if command is None:
-            if not asked.question:
-                return None
+        if command is None and asked.question:
             return self.known[ASK_COMMAND], replace(request, words=asked.question)
+        if command is None:  # in private it can only be a slip
+            return (self.help, replace(request, words=asked.command)) if request.private else None
         if self.takes_no_words(asked.command) and " " in asked.words:
             if not request.private:
                 return None  # ".clear as mud" is no command
@@ -152,6 +153,6 @@ def _for_the_entitled(command: Command[R], right: str) -> Command[R]:
 
 def marked_commands(owner: object) -> Iterator[tuple[Sequence[str], str, Command[Any]]]:
     """Yield the names, the needed right and the bound method of each `@command` of an object."""
-    for name in dir(type(owner)):
-        if marks := getattr(getattr(type(owner), name), _MARK, None):
+    for name in dict.fromkeys(name for kind in type(owner).__mro__[::-1] for name in vars(kind)):
+        if marks := getattr(inspect.getattr_static(owner, name), _MARK, None):
             yield (*marks, getattr(owner, name))

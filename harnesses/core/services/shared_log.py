@@ -6,7 +6,7 @@ HTTP API, search, scopes, statistics and erasure then work for it as they do for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -72,16 +72,23 @@ class TendrilLog:
         self._clock, self._quoting = clock, quoting
         self._starts: WindowStarts = {}
 
-    def place(self, room: str) -> Place:
-        """Return the place of a room of this tendril in the log."""
-        return Place(self.network, room)
+    def place(self, room: str | Place) -> Place:
+        """Return the place of a room of this tendril in the log; a place, as one of several
+        networks, is returned as it is."""
+        return room if isinstance(room, Place) else Place(self.network, room)
 
     def record(
-        self, room: str, who: Identity, text: str, *, type: EventType = EventType.PRIVMSG
+        self,
+        room: str | Place,
+        who: Identity,
+        text: str,
+        *,
+        type: EventType = EventType.PRIVMSG,
+        may_log: bool = True,
     ) -> LoggedLine:
         """Queue a line that a person has just said in a room, and return at once.
 
-        It is not kept if the person has opted out, or with "[nolog]" in it.
+        It is not kept if the person has opted out, with "[nolog]" in it, or unless it `may_log`.
         """
         place = self.place(room)
         event = replace(
@@ -90,19 +97,26 @@ class TendrilLog:
             host=who.host,
             account=who.account,
         )
-        return LoggedLine(place, who, text, self.write(event))
+        return LoggedLine(place, who, text, self.write(event, may_log=may_log))
 
     def record_own(
-        self, room: str, nick: str, text: str, answers: LoggedLine | None = None
+        self,
+        room: str | Place,
+        nick: str,
+        text: str,
+        answers: LoggedLine | None = None,
+        *,
+        quotes: Collection[int] = (),
     ) -> None:
         """Queue a text that this tendril has said in a room under its `nick`.
 
-        With the line that it `answers`, it is kept only if that is, and erased together with it.
+        With the line that it `answers`, it is kept only if that is, and erased together with it; it
+        is also erased with any of the lines that it `quotes` (ids of the log).
         """
         if answers and not answers.is_logged:
             return
         event = self._event(self.place(room), nick, text, EventType.PRIVMSG)
-        for line in split_lines(replace(event, own=True)):
+        for line in split_lines(replace(event, own=True, quotes=frozenset(quotes))):
             self.chat_log.write(line, answers.pending if answers else None)
 
     def write(self, event: Event, *, may_log: bool = True) -> PendingEvent:

@@ -37,7 +37,7 @@ from storage.chat_log.event import Place, Scope
 from storage.queues.reminders import Reminder
 from terrarium.clock import Clock, SystemClock
 from terrarium.config import Config, ConfigError
-from terrarium.supervision import root_cause, serve_until_stopped
+from terrarium.supervision import ContainedTasks, root_cause, serve_until_stopped
 
 _FINISHING_TIME = 2.0  # seconds that answers have when the process is told to stop
 _REMINDER_RETRY = timedelta(seconds=15)  # retry interval of a reminder that could not be said
@@ -117,6 +117,7 @@ class Tendril(ABC):
         persona = Path(inspect.getfile(type(self))).with_name("persona.md")
         self._configuration = Configuration(self.name, persona, config)
         self._clock = clock or SystemClock()
+        self._spawned = ContainedTasks()
         self._status = StatusFile(config.data, self.name, self.asked_about)
 
     def __repr__(self) -> str:
@@ -198,6 +199,11 @@ class Tendril(ABC):
         ):
             self.turns = Turns(self.resources, self.log.chat_log, self.peers, self)
             yield
+
+    def spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run `work` in the background until the tendril stops, as for one line of one person. Its
+        errors are logged, and end nothing else."""
+        self._spawned.spawn(work)
 
     # Questions.
 
@@ -302,6 +308,7 @@ class Tendril(ABC):
                     self.serve(),
                     *self.medium_services.background(self.resources, self.turns),
                     self._worker.run(),
+                    self._spawned.run(),
                     self._follow_files(),
                     self._speak(),
                     self._answer_peers(),

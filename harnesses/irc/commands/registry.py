@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harnesses.core.commands.request import Medium, ParsedCommand, PlainCommand, PrivateReply, Reply
+from harnesses.core.commands.request import FindCommand, Medium, ParsedCommand, PrivateReply, Reply
 from harnesses.core.commands.table import CommandTable, commands_of
 from harnesses.core.tendril.base import Tendril
 from harnesses.irc.commands.admin import AdminCommands
@@ -30,7 +30,7 @@ class IrcMedium(Medium[IrcRequest]):
         """The tendril."""
         return self._services.tendril
 
-    async def ask(self, request: IrcRequest, command: PlainCommand) -> Reply:
+    async def ask(self, request: IrcRequest, command: FindCommand) -> Reply:
         """Run the turn of a question, see `QuestionHandler.ask`."""
         return await self._questions.ask(request, command)
 

@@ -96,18 +96,21 @@ async def test_lines_are_edited_and_earlier_ones_come_back_after_a_restart(tmp_p
 
 
 @pytest.mark.process
-async def test_slash_commands_tell_what_there_is_and_ask_no_model(tmp_path: Path) -> None:
+async def test_commands_tell_what_there_is_and_ask_no_model(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         done = await terrarium(
             *("chat", "--data", "."),
             cwd=tmp_path,
-            said="/help\n/tools\n/nothing\n",
+            said=".help\n/tools\n/nothing\n.nolog\n.remind in 1 hour tea\n.reminders\n"
+            ".forget me\n.quit\nhi\n",
             AGENT_API_URL=script.url,
         )
         assert script.requests == []
-    assert "/clear   forget what was said here" in done.out
+    assert ".clear .compact" in done.out
+    assert ": tea\nForgotten: our conversation of 0 turns, 0 facts and 1 reminder.\n" in done.out
     assert "remember: " in done.out
-    assert "there is no /nothing; /help says what there is" in done.out
+    assert "Nothing that you write here gets into the log." in done.out
+    assert "There is no command nothing; .help lists them." in done.out
 
 
 @pytest.mark.process

@@ -1,0 +1,363 @@
+"""The base class of tendrils for media on which people talk."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+from harnesses.core.commands.request import (
+    UNLOGGED,
+    CommandRequest,
+    FindCommand,
+    Medium,
+    PrivateReply,
+    Reply,
+    parse_command,
+)
+from harnesses.core.commands.table import CommandTable
+from harnesses.core.rate_limit import MAX_OPEN_QUESTIONS, ConcurrencyLimit, TokenBuckets
+from harnesses.core.services.reminders import RunOutcome, previous_due
+from harnesses.core.services.shared_log import LoggedLine, is_public
+from harnesses.core.tendril.base import Tendril
+from harnesses.core.tendril.turn import NO_REPLY, TurnRequest, TurnResult
+from harnesses.core.text import strip_control_chars
+from llm.messages.message import QuotingText
+from llm.tools.consent import Rights
+from storage.chat_log.event import Identity, PendingEvent, Place, Scope
+from storage.chat_log.event_table import id_at
+from storage.chat_log.opt_outs import person_of
+from storage.queues.reminders import Reminder
+
+ADMIN = "admin"
+"""The right of those who may stop what others ask, and cancel their reminders."""
+
+RATE_LIMITED = "Slow down, please: I will answer you again after a short pause."
+TOO_MANY = (
+    f"I still work on {MAX_OPEN_QUESTIONS} questions of yours and leave out what you ask meanwhile:"
+    " ask it again later, or stop them."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TalkRequest(CommandRequest):
+    """A command on a medium without further rules of its own.
+
+    `turn` is the turn of the line as a question, which delivers its answer by itself; `send`
+    delivers a reply to the author. `members` are the nicks of those in the place, `home` is the
+    part of the log that the author calls "here"; the place itself may be none of it.
+    """
+
+    turn: TurnRequest
+    send: Callable[[Reply], Awaitable[None]]
+    members: Sequence[str] = ()
+    home: Scope
+
+    @property
+    def room(self) -> str:
+        """The key of the place in memory."""
+        return self.turn.room or self.turn.conversation
+
+    @property
+    def conversation(self) -> str:
+        """The name of the author's conversation in the place."""
+        return self.turn.conversation
+
+
+class ChatMedium(Medium[TalkRequest]):
+    """A medium whose requests have all that their commands need."""
+
+    def __init__(self, tendril: Tendril, nick: str = "Terra", prefix: str = ".") -> None:
+        self._tendril, self._nick, self._prefix = tendril, nick, prefix
+        self._open = ConcurrencyLimit()
+
+    @property
+    def tendril(self) -> Tendril:
+        """The tendril."""
+        return self._tendril
+
+    async def ask(self, request: TalkRequest, command: FindCommand) -> Reply:
+        """Run the turn of a question, or the `command` that it asks for in plain words; return a
+        refusal or ""."""
+        if self._open.is_full(request.person):
+            return PrivateReply(TOO_MANY)
+        with self._open.hold(request.person):
+            await self._tendril.turn(replace(request.turn, text=request.words, command=command))
+        return ""
+
+    async def reply(self, request: TalkRequest, reply: Reply) -> None:
+        """Deliver a reply to the author of a request, unless it is empty."""
+        if reply:
+            await request.send(reply)
+
+    def prefix(self, place: Place) -> str:
+        """Return what commands begin with."""
+        return self._prefix
+
+    def nicks(self, request: TalkRequest) -> Sequence[str]:
+        """Return our nick."""
+        return (self._nick,)
+
+    def members(self, request: TalkRequest) -> Sequence[str]:
+        """Return the nicks of those in the place of a request."""
+        return request.members
+
+    def persona(self, request: TalkRequest) -> str | None:
+        """Return the name of the persona of the turn, None for that of the tendril."""
+        return request.turn.persona
+
+    def keeps(self, request: TalkRequest) -> bool:
+        """Return whether anything of a request may be remembered."""
+        return request.turn.keeps
+
+    def is_logged(self, request: TalkRequest) -> bool:
+        """Return whether the place of a request is in the log, unless its author objects."""
+        return request.place in (request.home.places or ())
+
+    def home(self, request: TalkRequest) -> Scope:
+        """Return the part of the log that an author calls "here"."""
+        return request.home
+
+
+class DirectChat:
+    """Conversations of single people with a tendril, outside the log: in a browser or a terminal.
+
+    Their commands are those of every medium, and those that the tendril marks with `@command`.
+    """
+
+    def __init__(self, tendril: Tendril) -> None:
+        self._tendril, self._medium = tendril, ChatMedium(tendril)
+        self.commands = CommandTable(self._medium, owner=tendril)
+
+    async def answer(
+        self, turn: TurnRequest, who: Identity, scope: Scope, rights: Rights = frozenset
+    ) -> TurnResult:
+        """Run the command that the text of a turn is, or else the turn; return the reply.
+
+        `who` is told from others by the account; `scope` is what of the log they may read.
+        """
+        results: list[TurnResult] = []
+
+        async def send(reply: Reply) -> None:
+            text = reply.text if isinstance(reply, PrivateReply) else reply
+            results.append(TurnResult(text))
+
+        async def deliver(result: TurnResult) -> bool:
+            results.append(result)
+            return True
+
+        nowhere = PendingEvent(None)
+        nowhere.mark_settled(0)
+        request = TalkRequest(
+            place=Place(self._tendril.name, who.room(person_of)),
+            private=True,
+            who=who,
+            words="",
+            scope=scope,
+            pending_event=nowhere,
+            admin=ADMIN in rights(),
+            person=turn.person or turn.who,
+            rights=rights,
+            turn=replace(turn, rights=rights, deliver=deliver),
+            send=send,
+            home=scope,
+        )
+        asked = parse_command(
+            turn.text, prefix=".", nicks=self._medium.nicks(request), private=True
+        )
+        if asked:
+            found = self.commands.find(asked, replace(request, words=asked.words))
+            if found:
+                await self._medium.run(*found)
+        return results[-1] if results else NO_REPLY
+
+
+class ChatTendril(Tendril):
+    """A tendril for a medium on which people talk.
+
+    It passes what they write to `hear`, and overrides `send`. All else follows: the lines are
+    logged, commands run, questions and reminders are answered; the methods marked with `@command`
+    are its own commands. `nick` is our name there, with which people begin a question, `prefix`
+    what commands begin with, and `per_minute` the most commands and questions of one person, a
+    sixth of that at once. A medium that can do more says so by overriding `members`, `rights` or
+    `address`.
+    """
+
+    nick: ClassVar[str] = "Terra"
+    prefix: ClassVar[str] = "."
+    per_minute: ClassVar[float] = 60.0
+
+    commands: CommandTable[TalkRequest]
+    _medium: ChatMedium
+
+    # What a tendril overrides.
+
+    @abstractmethod
+    async def send(self, place: Place, text: str, line: LoggedLine | None, alone: bool) -> bool:
+        """Send a text to a room; return False if that is not possible at the moment.
+
+        It answers the `line`, if there is one; if `alone`, it is for the author of the line only,
+        as far as the medium can do so.
+        """
+
+    def members(self, place: Place) -> Sequence[str]:
+        """Return the nicks of those in a room, none where that is unknown."""
+        return ()
+
+    def rights(self, who: Identity) -> Collection[str]:
+        """Return the rights of a person, evaluated whenever a tool or a command needs one."""
+        return ()
+
+    def address(self, line: LoggedLine) -> str:
+        """Return what an answer to a line begins with: in public, the author's nick."""
+        return f"{line.who.nick}: " if is_public(line.place) else ""
+
+    def listen(self, line: LoggedLine, *, asked: bool = False) -> None:
+        """Observe a line that is no command; `AttentionMixin` does."""
+
+    # What a tendril calls.
+
+    def hear(
+        self, room: str | Place, who: Identity, text: str, *, asked: bool = False
+    ) -> LoggedLine:
+        """Take a line that a person has just said in a room: log it, and in the background run the
+        command or answer the question in it. Returns at once, and never raises for what people say.
+
+        A question begins with our `nick`; with `asked` the line is one in any case.
+        """
+        place, text = self.log.place(room), strip_control_chars(text)
+        private = asked or not is_public(place)
+        found = parse_command(text, prefix=self.prefix, nicks=(self.nick,), private=private)
+        may_log = found is None or found.command not in UNLOGGED
+        line = self.log.record(place, who, text, may_log=may_log)
+        given = self.commands.find(found, self.chat_request(line, found.words)) if found else None
+        self.listen(line, asked=given is not None)
+        if given:
+            command, request = given
+            person = who.room(str.lower)
+            if self._people.try_acquire(person):
+                self.spawn(self._medium.run(command, request))
+            elif self._people.should_notify(person):
+                self.spawn(self._answer(line, RATE_LIMITED, alone=True))
+        return line
+
+    def chat_request(self, line: LoggedLine, words: str) -> TalkRequest:
+        """Create the request for a command with `words` in a line."""
+        place, who, rights = line.place, line.who, partial(self.rights, line.who)
+
+        async def send(reply: Reply) -> None:
+            alone = isinstance(reply, PrivateReply)
+            text = reply.text if isinstance(reply, PrivateReply) else reply
+            await self._answer(line, text, alone=alone)
+
+        async def deliver(result: TurnResult) -> bool:
+            await line.pending.wait_visible()  # whoever reads the answer must find its question
+            return not result.text or await self._answer(line, result.text)
+
+        turn = self.request(line, words)
+        return TalkRequest(
+            place=place,
+            private=not is_public(place),
+            who=who,
+            words=words,
+            scope=Scope.from_places(place),
+            pending_event=line.pending,
+            admin=ADMIN in rights(),
+            person=turn.person,
+            rights=rights,
+            turn=replace(turn, rights=rights, deliver=deliver, joins=True),
+            send=send,
+            members=self.members(place),
+            home=Scope.from_places(place),
+        )
+
+    # The process.
+
+    @asynccontextmanager
+    async def open_resources(self) -> AsyncIterator[None]:
+        """Open everything, and make the table of commands. Raises StorageError and ConfigError."""
+        async with super().open_resources():
+            self._medium = ChatMedium(self, self.nick, self.prefix)
+            self.commands = CommandTable(self._medium, owner=self)
+            clock = asyncio.get_running_loop().time
+            self._people = TokenBuckets(self.per_minute / 60, clock, refusals_cost=True)
+            yield
+
+    def background(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Return the coroutines to run concurrently with `serve`: that of scheduled questions."""
+        return [*super().background(), self.remind.run_questions(self._ask_scheduled)]
+
+    async def say(self, place: Place, text: str) -> bool:
+        """Say a text of another tendril, or a reminder; return False if that is not possible."""
+        return await self.say_quoting(place, text, frozenset())
+
+    async def say_quoting(self, place: Place, text: str, quotes: frozenset[int]) -> bool:
+        """Say a text as `say` does, and log which lines it quotes."""
+        place = self.log.place(place.channel) if not place.network else place
+        is_sent = await self.send(place, text, None, False)
+        if is_sent:
+            self.log.record_own(place, self.nick, text, quotes=quotes)
+        return is_sent
+
+    async def _answer(self, line: LoggedLine, text: str, *, alone: bool = False) -> bool:
+        """Send and log an answer to a line, `alone` for its author only; that is not logged where
+        others could read it."""
+        address = "" if alone else self.address(line)
+        if not await self.send(line.place, f"{address}{text}", line, alone):
+            return False
+        if not (alone and is_public(line.place)):
+            quotes = text.lines if isinstance(text, QuotingText) else ()
+            self.log.record_own(line.place, self.nick, text, line, quotes=quotes)
+        return True
+
+    async def _ask_scheduled(self, reminder: Reminder) -> RunOutcome:
+        """Ask a scheduled question in the name of its owner, and say the answer in its place."""
+        owner, place, asked = reminder.owner, reminder.place, None
+        who = Identity(owner.nick, owner.user, owner.host, owner.account)
+        if self.log.opt_outs.opt_out_rules.hides_person(place.network, who):
+            return RunOutcome.ENDED
+        if line := reminder.question_event_id:
+            asked = await self.log.chat_log.get(Scope.from_places(place), line)
+            if asked is None:
+                return RunOutcome.ENDED  # the line that scheduled it was erased
+        members = self.members(place)
+        if members and who.nick not in members and ADMIN not in self.rights(who):
+            return RunOutcome.ABSENT
+        pending = PendingEvent(asked)
+        pending.mark_settled(line)
+        turn = self.chat_request(LoggedLine(place, who, reminder.text, pending), reminder.text).turn
+
+        async def deliver(result: TurnResult) -> bool:
+            text = f"{'' if reminder.private else f'{owner.nick}: '}{result.text}"
+            return not (result.ok and result.text) or await self.say_quoting(
+                place, text, result.quotes
+            )
+
+        window = turn.log_window
+        if window:
+            now = id_at(self.clock.now())
+            window = replace(window, anchor=now, since=previous_due(reminder), pending_event=None)
+        result = await self.turn(
+            replace(
+                turn,
+                log_window=window,
+                deliver=deliver,
+                priority="background",
+                trigger="job" if turn.keeps else "standard",
+                # One key for all attempts at this due time, so that none repeats effects of tools.
+                run=f"scheduled/{reminder.id}/{reminder.due.isoformat()}" if turn.keeps else "",
+            )
+        )
+        return RunOutcome.ASKED if result.ok else RunOutcome.LATER

@@ -1,0 +1,179 @@
+"""The commands of people are the same on every medium, and no person's words end a tendril."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import re
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from harnesses.core.scaffold import Kind, scaffold
+from terrarium import ChatTendril, Config
+from tests.kit.command import environment_without_settings
+from tests.kit.irc_client import irc_member
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
+from tests.kit.ircd import embedded_ircd
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+from tests.kit.room_tendril import ready
+
+Ask = Callable[[str, str], Awaitable[str]]
+"""Types a line, and returns the first line of a reply that a pattern matches."""
+
+REPLIES = (
+    (".ping", "pong"),
+    (".version", r"Terrarium \d"),
+    (".about", "I am Terra, a bot"),
+    (".about abilities", "I answer questions"),
+    (".about model", "My model is "),
+    (".about pigs", "About what[?] One of: abilities, identity, model."),
+    (".help", r"\.terrarium \.ask \.search .*\.forget"),
+    (".help search", r"\.search WORDS: find lines of this channel"),
+    (".help frobnicate", r"There is no command frobnicate; \.help lists them\."),
+    (".who", "here"),
+    (".remember tea oolong", "I will remember: your tea is oolong."),
+    (".recall tea", "Your tea is oolong."),
+    (".recall", "I remember about you here: tea = oolong."),
+    (".memory", "Our conversation here has 0 turns, and you have 0 reminders."),
+    (".forget tea", "Forgotten: your tea."),
+    (".remind in 2 hours stir", "I will remind you on .* Its number is 1."),
+    (".remind soonish", "I understand times like these"),
+    (".remind", "When, and what about[?]"),
+    (".reminders", "1: .*: stir"),
+    (".reminders cancel 7", "You have no reminder 7."),
+    (".reminders cancel stir", "Cancelled: stir"),
+    (".schedule every monday at 9 sum up", "I will do that on .*, and again each time"),
+    (".reminders cancel all", "Cancelled: sum up"),
+    (".search purple llama", "Nothing found."),
+    (".search", r"Search for what[?] \.search WORDS"),
+    (".stats", r"\d+ lines? by \d (person|people)"),
+    (".ask", r"Ask me something: \.terrarium QUESTION"),
+    (".ask what is the answer to everything", "Forty-two."),
+    (".compact", "Our conversation is short already."),
+    (".clear", "Forgotten: our conversation of 1 turn."),
+    (".stop", "There is nothing to stop"),
+    (".more", "There is no more."),
+    (".nolog for bob", "Nobody can ask that for others"),
+    (".forget me", "yours|Forgotten: our conversation"),
+)
+
+
+@asynccontextmanager
+async def irc(data: Path, url: str) -> AsyncIterator[Ask]:
+    async with (
+        embedded_ircd() as ircd,
+        irc_tendril(irc_config(data, ircd.port, url)),
+        irc_member(ircd.port, "ada") as ada,
+    ):
+
+        async def ask(words: str, pattern: str) -> str:
+            match = await ada.ask(words, rf":Terra!\S+ \w+ \S+ :(.*(?:{pattern}).*)$", room=ROOM)
+            return str(match[1])
+
+        yield ask
+
+
+@asynccontextmanager
+async def terminal(data: Path, url: str) -> AsyncIterator[Ask]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "harnesses.cli", "chat", "--data", str(data)),
+        stdin=PIPE,
+        stdout=PIPE,
+        env=environment_without_settings() | {"AGENT_API_URL": url, "PATH": os.environ["PATH"]},
+    )
+    assert process.stdin
+    assert process.stdout
+    try:
+        yield lines_of(process.stdout, process.stdin)
+        process.stdin.close()
+        async with asyncio.timeout(PATIENCE):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@asynccontextmanager
+async def scaffolded(data: Path, url: str) -> AsyncIterator[Ask]:
+    async with letters(data, url) as tendril, tcp(tendril) as ask:
+        yield ask
+
+
+@asynccontextmanager
+async def letters(data: Path, url: str, **more: Any) -> AsyncIterator[Any]:
+    """The tendril of `terrarium new letters --kind chat`, in this process; its rate limit apart."""
+    name = f"terrarium_letters{len(sys.modules)}"
+    folder = scaffold("letters", data, Kind.CHAT) / "terrarium_letters"
+    folder.rename(folder.with_name(name))
+    sys.path.insert(0, str(folder.parent))
+    try:
+        made: type[ChatTendril] = importlib.import_module(f"{name}.tendril").LettersTendril
+    finally:
+        sys.path.remove(str(folder.parent))
+    body = {"__module__": made.__module__, "per_minute": 6_000.0, **more}
+    kind: Any = type("QuickLetters", (made,), body)
+    tables = {"agent": {"api_url": url, "timezone": "UTC"}, "letters": {"port": 0}}
+    async with ready(kind(Config(tables, None, data))) as tendril:
+        yield tendril
+
+
+@asynccontextmanager
+async def tcp(tendril: Any, nick: str = "ada") -> AsyncIterator[Ask]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", tendril.port)
+    writer.write(f"{nick}\n".encode())
+    try:
+        yield lines_of(reader, writer)
+    finally:
+        writer.close()
+
+
+def lines_of(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Ask:
+    async def ask(words: str, pattern: str) -> str:
+        writer.write(f"{words}\n".encode())
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                line = (await reader.readline()).decode()
+                assert line, f"{words}: nothing like {pattern}"
+                if re.search(pattern, line) and not line.startswith("<ada>"):
+                    return line.strip()
+
+    return ask
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("door", [irc, terminal, scaffolded])
+async def test_every_command_has_the_same_reply_on_every_medium(
+    tmp_path: Path, door: Callable[[Path, str], Any]
+) -> None:
+    async with ScriptedOpenAI() as script:
+        script.default = Answer("Forty-two.")
+        async with door(tmp_path, script.url) as ask:
+            for words, pattern in REPLIES:
+                await ask(words, pattern)
+
+
+async def test_an_error_of_one_line_ends_nothing_else(tmp_path: Path) -> None:
+    async def fails(self: ChatTendril) -> None:
+        raise OSError("no water")
+
+    with capture_logs() as logs:
+        async with (
+            ScriptedOpenAI() as script,
+            letters(tmp_path, script.url) as tendril,
+            tcp(tendril) as ask,
+        ):
+            tendril.spawn(fails(tendril))
+            await ask("\x1b[2J" + "x" * 4_000 + "\n.who", "here")
+            await ask(".remind soonish", "I understand times like these")
+            await ask(".ping", "pong")
+    assert [each["log_level"] for each in logs if each["event"] == "task.failed"] == ["error"]
