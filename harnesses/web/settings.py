@@ -1,4 +1,4 @@
-"""The tables `[web]` and `[web.tokens.NAME]`."""
+"""The tables `[web]`, `[web.tokens.NAME]` and `[web.accounts.NAME]`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from pydantic import (
 from pydantic_settings import NoDecode
 
 from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import Place
+from storage.chat_log.event import Place, is_private
 from terrarium.config import MIN_SECRET_LENGTH, NamedTable, Settings, is_short, split_commas
 from terrarium.loopback import is_loopback
 
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?")
+_ACCOUNT = r"^[A-Za-z0-9_.\-]{1,40}$"
 _ADVICE = "`openssl rand -hex 16` makes a good one"
 
 
@@ -38,6 +39,13 @@ def _names_a_channel(value: str) -> str:
     name = ChannelName.parse(value)
     if name is None or not name.network or not name.is_channel:
         raise ValueError(f'write "network/#channel", for example "irc/{value}"')
+    return value
+
+
+def _names_an_account(value: str) -> str:
+    network, _, account = value.partition("/")
+    if not network or not account or is_private(account) is False:
+        raise ValueError('write "network/account", for example "irc/ada"')
     return value
 
 
@@ -68,6 +76,34 @@ class TokenSettings(NamedTable):
     say: bool = Field(
         False, description="whether whoever has it may say something there (POST /api/say)"
     )
+
+
+class AccountSettings(NamedTable):
+    """A person who signs in with a token of their own; NAME is the name of the account."""
+
+    token: BearerToken = Field(min_length=1, description="bearer token, known to this person only")
+    admin: bool = Field(
+        False,
+        description="whether they may see runs, and see and correct the jobs and what is remembered"
+        " of channels",
+    )
+    say: bool = Field(
+        False, description="whether they may have the bot say something (POST /api/say)"
+    )
+    channels: tuple[_Channel, ...] | None = Field(
+        None, description="the channels that it opens; all public ones if left out"
+    )
+    identities: tuple[Annotated[str, AfterValidator(_names_an_account)], ...] = Field(
+        (),
+        description='their services accounts, each as "network/account", whose memories and'
+        " reminders they see and correct here",
+    )
+
+    @model_validator(mode="after")
+    def _admins_read_everything(self) -> Self:
+        if self.admin and self.channels is not None:
+            raise ValueError("an admin sees all public channels: leave out channels, or admin")
+        return self
 
 
 class WebSettings(Settings):
@@ -102,6 +138,10 @@ class WebSettings(Settings):
         default_factory=dict,
         description="further tokens, each for some channels, as tables [web.tokens.NAME]",
     )
+    accounts: dict[Annotated[str, Field(pattern=_ACCOUNT)], AccountSettings] = Field(
+        default_factory=dict,
+        description="people who sign in by their own tokens, as tables [web.accounts.NAME]",
+    )
 
     @property
     def trusted_proxies(self) -> tuple[str, ...]:
@@ -123,9 +163,9 @@ class WebSettings(Settings):
                 " could read the log and talk to the model; set WEB_TOKEN (or token in [web]),"
                 " or host = 127.0.0.1"
             )
-        if self.token is None and self.tokens:
+        if self.token is None and (self.tokens or self.accounts):
             raise ValueError(
-                "tokens for some channels close nothing while everything is open; set WEB_TOKEN"
+                "accounts and tokens for some channels close nothing while everything is open; set WEB_TOKEN"
                 " (or token in [web]) too"
             )
         return self
@@ -136,6 +176,7 @@ class WebSettings(Settings):
         if is_loopback(self.host) and (public is None or is_loopback(public)):
             return self  # only this machine can reach the site, directly or through a proxy
         secrets = {f"tokens.{name}": each.token for name, each in self.tokens.items()}
+        secrets |= {f"accounts.{name}": each.token for name, each in self.accounts.items()}
         if self.token is not None:
             secrets["token"] = self.token
         for name, secret in secrets.items():

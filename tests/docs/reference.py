@@ -165,6 +165,13 @@ _EXTRA = {
 #channels = ["irc/#terrarium"]
 #say = false
 """,
+    "web.accounts": """
+# A person who signs in by name, with a token of their own.
+#[web.accounts.ada]
+#token = "a-long-secret-of-hers"
+#admin = true
+#identities = ["irc/ada"]
+""",
 }
 
 

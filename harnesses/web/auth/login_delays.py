@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from starlette.requests import Request
 
-from storage.chat_log.event import Scope
+from harnesses.web.auth.tokens import Viewer
 from terrarium.config import GOOD_SECRET_LENGTH
 
 THRESHOLD = 5
@@ -71,20 +71,20 @@ class LoginDelays:
         delay = min(MAX_DELAY, 2.0 ** min(failures.count - THRESHOLD, 10))
         return max(0.0, delay - passed)
 
-    def check(self, address: str, token: str, opened: Scope | None) -> float:
-        """Return the seconds until a token counts, 0 for now; `opened` is its scope, None for a
+    def check(self, address: str, token: str, holder: Viewer | None) -> float:
+        """Return the seconds until a token counts, 0 for now; `holder` is who has it, None for a
         wrong one, which is counted.
 
         During a delay a right token counts only if it is too long to be guessed: others at the same
         address, behind a NAT or a proxy, lock nobody out who has one.
         """
         if wait := self.wait(address):
-            is_guessed = opened is None or len(token) < GOOD_SECRET_LENGTH
+            is_guessed = holder is None or len(token) < GOOD_SECRET_LENGTH
             return wait if is_guessed else 0.0
-        if opened is not None:
+        if holder is not None:
             # The token with full access resets the address. A restricted token does not, or whoever
             # has one could guess at the full one and reset the count in between.
-            if opened.places is None:
+            if holder.has_full_access:
                 self._failures.pop(address, None)
             return 0.0
         failures = self._failures.setdefault(address, _Failures())

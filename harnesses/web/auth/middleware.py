@@ -107,22 +107,24 @@ class SecurityMiddleware:
         if path in _OPEN_PATHS or path.startswith("/static/"):
             return None
         for token in self._tokens.presented_tokens(request):
-            opened = self._tokens.scope_of(token)
-            if wait := self._delays.check(address_of(request), token, opened):
+            holder = self._tokens.holder_of(token)
+            if wait := self._delays.check(address_of(request), token, holder):
                 return ask_to_wait(wait)
         request.state.viewer = await self._tokens.viewer(request)
         given = request.query_params.get("token")
-        if given is not None and not is_feed(path) and self._tokens.scope_of(given) is not None:
+        opened = None if given is None or is_feed(path) else self._tokens.holder_of(given)
+        if given is not None and opened is not None:
             # Log the browser in and redirect to the address without the token, so that it does not
             # stay in the history.
             rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
             response = see_other(local_path(_with_query(request, urlencode(rest))))
             # Login CSRF: anybody can write a link with a restricted token, which must not replace a
-            # full login of whoever follows it. The same access needs no second login.
-            viewer, opened = request.state.viewer, self._tokens.scope_of(given)
-            is_same = viewer is not None and viewer.is_logged_in and opened == viewer.scope
-            is_wider = viewer is not None and viewer.has_full_access and opened != viewer.scope
-            if not is_same and not is_wider:
+            # full login of whoever follows it, or with their own, under which the follower would
+            # then write. The same access needs no second login.
+            viewer = request.state.viewer
+            is_same = viewer is not None and viewer.is_logged_in and opened.scope == viewer.scope
+            is_more = viewer is not None and (viewer.has_full_access or viewer.account != "")
+            if not (is_same or (is_more and opened != viewer) or opened.account):
                 await self._tokens.log_in(given, response, secure=request.url.scheme == "https")
             return response
         return None if request.state.viewer else ask_to_log_in(request)

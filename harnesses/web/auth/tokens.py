@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from harnesses.web.settings import WebSettings, place_of
-from storage.chat_log.event import PUBLIC, Scope
+from storage.chat_log.event import PUBLIC, Place, Scope
 from storage.usage.web_logins import LIFETIME, WebLogins
 
 COOKIE = "terrarium_login"
@@ -21,14 +21,19 @@ COOKIE = "terrarium_login"
 class Viewer:
     """The sender of a request, with the scope of the log that they may read.
 
-    `is_authenticated` is True if they have a token, or none is required. If they `may_say`
-    something, we say it on the channels of their scope. `login` is the secret of their login, "" if
-    they send the token with each request.
+    `is_authenticated` is True if they have a token, or none is required; `has_full_access` if they
+    may read all public channels, and the pages for operators. If they `may_say` something, we say
+    it on the channels of their scope. `account` is the name under which
+    they have signed in, "" if their token names nobody; `identities` are their services accounts.
+    `login` is the secret of their login, "" if they send the token with each request.
     """
 
     scope: Scope
     is_authenticated: bool = True
+    has_full_access: bool = False
     may_say: bool = False
+    account: str = ""
+    identities: tuple[Place, ...] = ()
     login: str = field(default="", repr=False)
 
     @property
@@ -36,10 +41,9 @@ class Viewer:
         """True if they have a login, which may end while a response is streamed."""
         return bool(self.login)
 
-    @property
-    def has_full_access(self) -> bool:
-        """True if they may read all public channels, and the pages for operators."""
-        return self.is_authenticated and self.scope.places is None
+
+OPERATOR = Viewer(PUBLIC, has_full_access=True, may_say=True)
+"""Whoever has the token of the site, or everybody where none is required."""
 
 
 class AccessTokens:
@@ -51,16 +55,20 @@ class AccessTokens:
     def __init__(self, settings: WebSettings, logins: WebLogins) -> None:
         self._logins = logins
         self._viewers = {
-            each.token.get_secret_value().encode(): Viewer(
-                Scope.from_places(*map(place_of, each.channels)), may_say=each.say
-            )
+            each.token.get_secret_value().encode(): Viewer(_scope_of(each.channels), may_say=each.say)
             for each in settings.tokens.values()
         }
+        for name, each in settings.accounts.items():
+            self._viewers[each.token.get_secret_value().encode()] = Viewer(
+                PUBLIC if each.channels is None else _scope_of(each.channels),
+                has_full_access=each.admin,
+                may_say=each.say,
+                account=name,
+                identities=tuple(map(place_of, each.identities)),
+            )
         if settings.token is not None:
-            self._viewers[settings.token.get_secret_value().encode()] = Viewer(PUBLIC, may_say=True)
-        self._public = (
-            Scope.from_places(*map(place_of, settings.public)) if settings.public else None
-        )
+            self._viewers[settings.token.get_secret_value().encode()] = OPERATOR
+        self._public = _scope_of(settings.public) if settings.public else None
 
     @property
     def is_required(self) -> bool:
@@ -75,18 +83,18 @@ class AccessTokens:
         configured. Raises Unavailable.
         """
         if not self.is_required:
-            return Viewer(PUBLIC, may_say=True)
+            return OPERATOR
         bearer = _bearer(request)
-        found = None if bearer is None else self._viewer_by(bearer)
+        found = None if bearer is None else self.holder_of(bearer)
         if found is None and is_feed(request.scope["path"]):
-            found = self._viewer_by(request.query_params.get("token", ""))
+            found = self.holder_of(request.query_params.get("token", ""))
         if found is not None:
             return found
         if cookie := request.cookies.get(COOKIE, ""):
             fingerprint = await self._logins.token_fingerprint_of(cookie)  # None: it has ended
-            for token, viewer in self._viewers.items():
+            for token, holder in self._viewers.items():
                 if fingerprint == _fingerprint(token):
-                    return replace(viewer, login=cookie)
+                    return replace(holder, login=cookie)
         return Viewer(self._public, is_authenticated=False) if self._public else None
 
     def presented_tokens(self, request: Request) -> Sequence[str]:
@@ -96,16 +104,12 @@ class AccessTokens:
         given = (_bearer(request), request.query_params.get("token"))
         return [token for token in given if token is not None]
 
-    def scope_of(self, given: str) -> Scope | None:
-        """Return the scope of a token, None for a wrong one."""
-        viewer = self._viewer_by(given)
-        return None if viewer is None else viewer.scope
-
-    def _viewer_by(self, given: str) -> Viewer | None:
+    def holder_of(self, given: str) -> Viewer | None:
+        """Return who has a token, None for a wrong one."""
         found = None
-        for token, viewer in self._viewers.items():  # no early exit: its timing would tell which
+        for token, holder in self._viewers.items():  # no early exit: its timing would tell which
             if hmac.compare_digest(given.encode(), token):
-                found = viewer
+                found = holder
         return found
 
     async def is_valid(self, viewer: Viewer) -> bool:
@@ -137,6 +141,10 @@ class AccessTokens:
 def is_feed(path: str) -> bool:
     """Return True if this path takes the token in its address, as feed readers send no headers."""
     return path.startswith("/feed.")
+
+
+def _scope_of(channels: Sequence[str]) -> Scope:
+    return Scope.from_places(*map(place_of, channels))
 
 
 def _bearer(request: Request) -> str | None:

@@ -33,15 +33,15 @@ async def show_login(request: Request, next: Next = "/") -> Response:
 @router.post("/login")
 async def log_in(request: Request, state: AppStateDep) -> Response:
     """Check the token; log in and redirect to `next`, or show the form again."""
-    form = await _read_form(request)
+    form = await read_form(request)
     target = local_path(form.get("next", "/"))
     tokens, token = state.tokens, form.get("token", "").strip()
     response = see_other(target)
     if tokens.is_required:
-        opened = tokens.scope_of(token)
-        if wait := state.delays.check(address_of(request), token, opened):
+        holder = tokens.holder_of(token)
+        if wait := state.delays.check(address_of(request), token, holder):
             return ask_to_wait(wait)
-        if opened is None:
+        if holder is None:
             status = HTTPStatus.UNAUTHORIZED
             return page(request, "login.html", status=status, next=target, wrong=True)
         await tokens.log_in(token, response, secure=request.url.scheme == "https")
@@ -66,7 +66,7 @@ async def show_zones(request: Request, next: Next = "/") -> Response:
 @router.post("/zone")
 async def choose_zone(request: Request) -> Response:
     """Store the chosen time zone in a cookie, and redirect to `next`."""
-    form = await _read_form(request)
+    form = await read_form(request)
     name = form.get("zone", "")
     if name not in zone_names():
         raise HTTPException(422, f"{name} is no time zone; choose one such as Europe/Vienna.")
@@ -81,7 +81,7 @@ async def choose_zone(request: Request) -> Response:
     return response
 
 
-async def _read_form(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> dict[str, str]:
     """Return the fields of a URL-encoded form; the last one wins if a name is repeated. Raises
     HTTPException 413 for a long body."""
     body = await request.body()

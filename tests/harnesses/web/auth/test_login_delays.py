@@ -10,7 +10,8 @@ import httpx2
 import pytest
 
 from harnesses.web.auth.login_delays import MAX_DELAY, THRESHOLD, LoginDelays
-from storage.chat_log.event import PUBLIC, Place, Scope
+from harnesses.web.auth.tokens import OPERATOR, Viewer
+from storage.chat_log.event import PUBLIC
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import WebSite, web_site
 
@@ -39,11 +40,11 @@ def test_delays_double_up_to_the_longest_for_one_address_only() -> None:
     assert seen[: THRESHOLD + 2] == [0.0] * (THRESHOLD - 1) + [1.0, 2.0, 4.0]
     assert seen[-1] == MAX_DELAY
     assert delays.wait("192.0.2.2") == 0
-    delays.check("192.0.2.1", "guests", Scope.from_places(Place("irc", "#open")))
+    delays.check("192.0.2.1", "guests", Viewer(PUBLIC))
     delays.check("192.0.2.1", "another guess", None)
-    assert delays.check("192.0.2.1", "all of it", PUBLIC) == MAX_DELAY
+    assert delays.check("192.0.2.1", "all of it", OPERATOR) == MAX_DELAY
     clock.now += MAX_DELAY
-    assert delays.check("192.0.2.1", "all of it", PUBLIC) == 0
+    assert delays.check("192.0.2.1", "all of it", OPERATOR) == 0
     delays.check("192.0.2.1", "another guess", None)
     assert delays.wait("192.0.2.1") == 0
 

@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
+<<<<<<< HEAD
 from storage.db.database import Database
 from storage.queues.outbox import Outbox
+=======
+from harnesses.web.settings import WebSettings
+from terrarium.config import Config, ConfigError
+>>>>>>> 8d03e749 (Let people sign in to the pages by name)
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, event, web_site
@@ -78,6 +83,36 @@ async def test_a_token_or_a_login_with_it_opens_its_channels_and_no_other(site: 
     assert (await site.http.get("/channel/irc/%23closed", headers=PAGE)).status_code == 404
     assert (await site.http.get("/tendrils", headers=PAGE)).status_code == 303
     assert "Tendrils" not in (await site.http.get("/", headers=PAGE)).text
+
+
+async def test_an_account_signs_in_by_name_with_its_own_rights_and_by_no_link(
+    tmp_path: Path,
+) -> None:
+    settings = {
+        **SETTINGS,
+        "accounts": {
+            "ada": {"token": "adas-own", "admin": True, "identities": ["irc/ada"]},
+            "bob": {"token": "bobs-own", "channels": ["irc/#open"]},
+            "carl": {"token": "carls-own"},
+        },
+    }
+    operators_pages = {"adas-own": 200, "bobs-own": 303, "carls-own": 303}
+    async with web_site(tmp_path, events=EVENTS, settings=settings) as site:
+        for token, status in operators_pages.items():
+            site.http.cookies.clear()
+            await site.http.get(f"/?token={token}")  # anybody can write a link with their own token
+            assert (await site.http.get("/chat", headers=PAGE)).status_code == 303
+            await site.http.post("/login", data={"token": token})
+            assert token.partition("s-")[0] in (await site.http.get("/", headers=PAGE)).text
+            assert (await site.http.get("/runs", headers=PAGE)).status_code == status
+            await site.http.get("/?token=only-open")  # nor does a link end a login
+            seen = await texts(site, {})
+            assert (SECRET in seen) is (token != "bobs-own")
+        with pytest.raises(ConfigError, match="sees all public channels"):
+            both = {"token": "t", "admin": True, "channels": ["irc/#open"]}
+            Config({"web": {"token": "t", "accounts": {"x": both}}}, None, tmp_path).section(
+                WebSettings
+            )
 
 
 async def test_a_stream_stays_within_the_channels_of_its_token(site: WebSite) -> None:
