@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +23,8 @@ jobs = typer.Typer(
     no_args_is_help=True,
 )
 
-_OPEN_STATES = ("pending", "waiting", "running")
-_FAILED_STATES = ("failed", "dead")
+OPEN_STATES = ("pending", "paused", "waiting", "running")
+FAILED_STATES = ("failed", "dead")
 _MAX_PAYLOAD_CHARS = 60  # characters of a payload in the list
 _HEAD = ("tendril", "number", "kind", "state", "attempts", "due", "what", "error")
 
@@ -39,9 +40,7 @@ def list_(
     data: DataFolder = Path("data"),
 ) -> None:
     """List the jobs of all tendrils. Times are UTC."""
-    states = (
-        _FAILED_STATES if dead else (*_OPEN_STATES, *_FAILED_STATES, *(["done"] if done else []))
-    )
+    states = FAILED_STATES if dead else (*OPEN_STATES, *FAILED_STATES, *(["done"] if done else []))
 
     async def find() -> list[Sequence[str]]:
         found: list[Sequence[str]] = []
@@ -93,6 +92,20 @@ def drop(
     if not asyncio.run(_change(load(config, data), tendril, lambda queue: queue.drop(number))):
         raise TendrilError(f"{tendril} has no job {number}; see `terrarium jobs list`")
     typer.echo(f"job {number} of {tendril} is dropped")
+
+
+@asynccontextmanager
+async def open_stores(config: Config, *opened: Database) -> AsyncIterator[Mapping[str, Database]]:
+    """Open the stores of all tendrils, by the tendril's name, except those that are `opened`
+    already. Raises StorageError."""
+    known = {database.address: database for database in opened}
+    async with AsyncExitStack() as stack:
+        yield {
+            name: known[address]
+            if address in known
+            else await stack.enter_async_context(Database.open(address))
+            for name, address in (await _stores(config)).items()
+        }
 
 
 async def _stores(config: Config) -> dict[str, Address]:

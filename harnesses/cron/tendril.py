@@ -22,11 +22,9 @@ from llm.messages.message import quotes_of
 from llm.scheduling.worker import Worker
 from llm.tools.toolbox import tool
 from storage.chat_log.event import Identity, Scope
-from storage.queues.jobs import CronRuns, Job, Jobs
+from storage.queues.jobs import CRON_DELIVER, CRON_WRITE, CronRuns, Job, Jobs
 from terrarium.clock import Clock
 from terrarium.config import Config
-
-_WRITE, _DELIVER = "cron.write", "cron.deliver"
 
 # The backoff doubles with each attempt: after about an hour in all the run is dead.
 _FIRST_PAUSE = timedelta(seconds=15)
@@ -61,11 +59,13 @@ class CronTendril(Tendril):
     async def serve(self) -> None:
         """Run every job by its timetable, until cancelled."""
         # A separate worker, so that no run has to wait for the jobs of memory.
-        handlers = {_WRITE: self._write, _DELIVER: self._deliver}
+        handlers = {CRON_WRITE: self._write, CRON_DELIVER: self._deliver}
         lock = self.config.data / "run" / f"{self.name}-jobs.lock"
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(Worker(self._queue, handlers, self.clock, lock).run())
             runs, schedules = CronRuns(self.database), dict[str, asyncio.Task[None]]()
+            for known in await runs.configured():
+                await runs.record_next(known.name, None)  # until its schedule runs
             while True:
                 # Taken before the jobs are read, so that no change is missed.
                 changed = self._changed
@@ -98,6 +98,7 @@ class CronTendril(Tendril):
             due = job.timetable.due(last, self.clock.now())
             sleeping = asyncio.create_task(self.clock.sleep_until(due))
             try:
+                await runs.record_next(name, due)
                 await asyncio.wait({sleeping, changing}, return_when=asyncio.FIRST_COMPLETED)
                 is_due = sleeping.done()
             finally:
@@ -105,17 +106,11 @@ class CronTendril(Tendril):
                 changing.cancel()
             if is_due:
                 due = job.timetable.due(last, self.clock.now())  # the machine may have slept
-                # One job writes the text of a run, and a second one delivers it. The keys make this
-                # idempotent: after a crash before `record_run` the run is enqueued once all the
-                # same.
-                run, lane = f"cron/{job.name}/{due.isoformat()}", f"cron/{job.name}"
-                payload = {"job": job.name, "due": due.isoformat()}
-                written = await self._queue.add(_WRITE, payload, key=f"{run}/write", lane=lane)
-                await self._queue.add(
-                    _DELIVER, payload, key=f"{run}/deliver", lane=lane, depends_on=written
-                )
+                if not await runs.is_paused(name):
+                    await runs.enqueue(self._queue, name, due)
                 await runs.record_run(name, due)
                 last = due
+        await runs.record_next(name, None)
 
     async def _write(self, queued: Job) -> object:
         """Have the model write the text of a run. Return the id of its turn in the job's

@@ -35,7 +35,17 @@ from harnesses.web.auth.middleware import (
     refuse,
 )
 from harnesses.web.mcp.endpoint import PATH, McpEndpoint
-from harnesses.web.pages import channel, chat, login, overview, runs, search, statistics
+from harnesses.web.pages import (
+    channel,
+    chat,
+    jobs,
+    login,
+    memory,
+    overview,
+    runs,
+    search,
+    statistics,
+)
 from harnesses.web.rendering.view import page
 from storage.db.errors import BadCursor, ServerAway
 from terrarium import __version__
@@ -58,7 +68,8 @@ _ADVICE = {
     413: TOO_LONG,
 }
 PAGES = tuple(
-    part.router for part in (overview, channel, statistics, search, feeds, chat, login, runs)
+    part.router
+    for part in (overview, channel, statistics, search, feeds, chat, jobs, memory, login, runs)
 )
 
 

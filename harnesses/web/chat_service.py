@@ -7,42 +7,44 @@ from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import web_address
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
+from harnesses.web.visitors import Visitor
 from llm.client.response import OnText
 from llm.messages.message import Image
 from llm.skills.registry import TEACH
-from storage.chat_log.event import Identity, Scope
-
-VISITOR = "visitor"  # tokens and cookies identify no person
 
 
 async def answer_visitor(
     tendril: Tendril,
+    visitor: Visitor,
     conversation: str,
     text: str,
-    scope: Scope,
     address: str,
     on_text: OnText,
     image: Image | None = None,
 ) -> TurnResult:
-    """Answer a question from a network `address`, whose tools are confined to `scope`, passing each
-    piece of the answer to `on_text` as it is generated."""
+    """Answer a question in a conversation of a visitor at a network `address`, passing each piece
+    of the answer to `on_text` as it is generated. Their tools are confined to what they may
+    read."""
+    scope = visitor.viewer.scope
     door = Door(
         log=tendril.log.tools_within(scope),
         address=lambda: web_address(tendril.config),
-        room=conversation,
-        who=VISITOR,
+        room=visitor.room,
+        who=visitor.who.nick,
     )
     return await tendril.turn(
         TurnRequest(
             conversation=conversation,
-            who=VISITOR,
+            who=visitor.who.nick,
             text=text,
-            budget_owner=address,
+            person=visitor.person,
+            room=visitor.room,
+            budget_owner=visitor.viewer.account or address,
             image=image,
             tools=tendril.tools_for(door),
             rights=lambda: {TEACH},
             on_text=on_text,
             private=True,
-            origin=Origin(tendril.name, Identity(VISITOR), scope),
+            origin=Origin(tendril.name, visitor.who, scope),
         )
     )

@@ -165,8 +165,8 @@ class WebSettings(Settings):
             )
         if self.token is None and (self.tokens or self.accounts):
             raise ValueError(
-                "accounts and tokens for some channels close nothing while everything is open; set WEB_TOKEN"
-                " (or token in [web]) too"
+                "accounts and tokens for some channels close nothing while everything is open; set"
+                " WEB_TOKEN (or token in [web]) too"
             )
         return self
 

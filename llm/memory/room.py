@@ -209,7 +209,7 @@ class RoomMemory:
             if each.id not in ids and len(words & _words(f"{each.key} {each.text}")) >= least
         ]
         beside = (
-            PromptSection("own_facts", "\n".join(map(fact_line, own)), _QUESTION_SECTION_BUDGET),
+            PromptSection("own_facts", "\n".join(map(describe, own)), _QUESTION_SECTION_BUDGET),
             PromptSection(
                 "notes", "\n".join(map(describe, matches[:_MAX_MATCHES])), _QUESTION_SECTION_BUDGET
             ),

@@ -34,6 +34,11 @@ EPISODES = 20
 LEARNT_FACTS = 200
 """The number of learnt facts that a room keeps, besides those that people asked for."""
 
+FOLLOW, EVERYWHERE = "follow", "everywhere"
+"""The key and the text of the fact by which somebody with an account lets what they have asked to
+be remembered follow them to all rooms of the network."""
+
+_MOST_FOLLOWING = 50  # facts and notes that follow somebody into a room
 _MAX_BACKLOG_TURNS = 1_000  # turns of a backlog that are read at once
 _NO_LIMIT = 1 << 40  # as a limit: more than there are
 _MOST_WORDS = 24  # of a search
@@ -176,7 +181,8 @@ class RoomMemorySnapshot:
 
     `shown` is the text that prompts show at present, `turns` the number of turns since it was
     chosen, `newest` the id of the room's newest turn and `last` its time. `anything` tells that the
-    room has memories; `facts` are those about the person, `found` the search results, best first.
+    room has memories; `facts` are those about the person, with the facts and notes that follow them
+    here, `found` the search results, best first.
     """
 
     shown: str
@@ -417,8 +423,9 @@ class Memories(Repository):
             times = (since["count"] or 0, since["newest"] or 0, last)
             anything = db.execute("SELECT 1 FROM memories WHERE room = ? LIMIT 1", [room])
             if anything.fetchone() is None:
-                return RoomMemorySnapshot(text, *times)
-            facts = _facts(db, room, person)
+                following = _following(db, room, person)
+                return RoomMemorySnapshot(text, *times, facts=following)
+            facts = [*_facts(db, room, person), *_following(db, room, person)]
             found = tuple(memory for memory, _ in _search(db, room, words, most))
             return RoomMemorySnapshot(text, *times, True, facts, found)
 
@@ -446,6 +453,31 @@ def _facts(
         f" AND subject = coalesce(:subject, subject) AND {SEEN}"
         " ORDER BY manual DESC, confidence DESC, id DESC LIMIT :limit",
         {"room": room, "subject": subject, "limit": limit},
+    )
+    return [memory_of(row) for row in rows]
+
+
+def _following(db: Connection, room: str, person: str) -> list[Memory]:
+    """Return the facts and notes that follow a person with an account into a room, if they have
+    said so: their own words that they have asked to be remembered elsewhere on its network."""
+    if not person.startswith("~"):
+        return []  # a mask may be somebody else's tomorrow
+    own = "subject = :person AND source = :person AND manual = 1"
+    network = in_network("memories.room", ":network")
+    wish = f"key = '{FOLLOW}' AND lower(text) = '{EVERYWHERE}' AND {in_network('room', ':network')}"
+    rows = db.execute(
+        f"SELECT * FROM memories WHERE {own} AND layer IN ('fact', 'note') AND room <> :room"
+        f" AND {network} AND key <> '{FOLLOW}' AND {SEEN}"
+        " AND NOT EXISTS (SELECT 1 FROM memories AS here WHERE here.room = :room"
+        " AND here.subject = :person AND here.key = memories.key AND here.key <> '')"
+        f" AND EXISTS (SELECT 1 FROM memories WHERE {own} AND {wish})"
+        " ORDER BY id DESC LIMIT :limit",
+        {
+            "person": person,
+            "room": room,
+            "network": room.partition("/")[0],
+            "limit": _MOST_FOLLOWING,
+        },
     )
     return [memory_of(row) for row in rows]
 

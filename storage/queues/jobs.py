@@ -3,8 +3,8 @@
 A job is `pending` until a worker claims it, `running` while the worker has the lease, and then
 `done`. It is `waiting` while the job that it depends on is not done. A job whose attempt fails is
 pending again after a backoff that doubles each time, and `dead` after the last attempt. It is
-`failed` if it was cancelled, or if the job that it depends on is dead, failed or unknown. Jobs that
-are over are deleted after a time.
+`failed` if it was cancelled, or if the job that it depends on is dead, failed or unknown. One that
+is `paused` becomes pending when it is resumed. Jobs that are over are deleted after a time.
 
 Neither payload nor result may contain what people have said, only references to it: forgetting a
 person does not search them.
@@ -216,7 +216,7 @@ class Jobs:
         def end(db: Connection) -> bool:
             cursor = db.execute(
                 "UPDATE jobs SET state = 'failed', finished = ?, error = 'cancelled'"
-                " WHERE id = ? AND state IN ('pending', 'waiting', 'running')",
+                " WHERE id = ? AND state IN ('pending', 'paused', 'waiting', 'running')",
                 [to_micros(now), job_id],
             )
             _fail_below(db, job_id, now)
@@ -248,6 +248,22 @@ class Jobs:
         found = await self._database.write(renew)
         self.changed.set()
         return found
+
+    async def pause(self, job_id: int) -> bool:
+        """Pause a pending job; return False if there is no such job."""
+        sql = "UPDATE jobs SET state = 'paused' WHERE id = ? AND state = 'pending'"
+        return await self._database.execute(sql, [job_id]) > 0
+
+    async def resume(self, job_id: int) -> bool:
+        """Make a paused job, or one that is not due yet, run as soon as possible; return False if
+        there is no such job."""
+        found = await self._database.execute(
+            "UPDATE jobs SET state = 'pending', run_at = ? WHERE id = ?"
+            " AND state IN ('paused', 'pending')",
+            [to_micros(self._now()), job_id],
+        )
+        self.changed.set()
+        return found > 0
 
     async def drop(self, job_id: int) -> bool:
         """Delete a job in any state, and fail all that wait for it; return False if there is no
@@ -312,9 +328,22 @@ class Jobs:
             await self.fail(job, "its worker crashed")
 
 
+CRON_WRITE, CRON_DELIVER = "cron.write", "cron.deliver"
+"""The kinds of the two jobs of a cron job's run: one writes the text, the other delivers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledJob:
+    """A cron job by its name: the scheduled times of its last run, and of the next."""
+
+    name: str
+    last_run: datetime
+    next_run: datetime
+    is_paused: bool
+
+
 class CronRuns(Repository):
-    """The last run of each scheduled job, by name, so that a restart neither repeats nor skips
-    one."""
+    """The runs of cron jobs, by name, so that a restart neither repeats nor skips one."""
 
     async def last_run(self, job: str) -> datetime | None:
         """Return the scheduled time of the job's last run, None if it never ran."""
@@ -324,10 +353,48 @@ class CronRuns(Repository):
     async def record_run(self, job: str, time: datetime) -> None:
         """Record that the job has run for the scheduled time `time`."""
         await self._database.execute(
-            "INSERT INTO schedule VALUES (?, ?)"
+            "INSERT INTO schedule (job, last_run) VALUES (?, ?)"
             " ON CONFLICT (job) DO UPDATE SET last_run = excluded.last_run",
             [job, to_micros(time)],
         )
+
+    async def record_next(self, job: str, time: datetime | None) -> None:
+        """Record when the job, which has a last run, is due next, None if it is not configured."""
+        sql = "UPDATE schedule SET next_run = ? WHERE job = ?"
+        await self._database.execute(sql, [to_micros(time) if time else None, job])
+
+    async def configured(self) -> Sequence[ScheduledJob]:
+        """Return the jobs that have a next run, by name."""
+        rows = await self._database.fetch_all(
+            "SELECT * FROM schedule WHERE next_run IS NOT NULL ORDER BY job"
+        )
+        return [
+            ScheduledJob(
+                row["job"],
+                last_run=from_micros(row["last_run"]),
+                next_run=from_micros(row["next_run"]),
+                is_paused=bool(row["paused"]),
+            )
+            for row in rows
+        ]
+
+    async def pause(self, job: str, is_paused: bool) -> None:
+        """Pause a job, whose runs are left out until it is resumed, or resume it."""
+        sql = "UPDATE schedule SET paused = ? WHERE job = ?"
+        await self._database.execute(sql, [int(is_paused), job])
+
+    async def is_paused(self, job: str) -> bool:
+        """Return whether a job is paused."""
+        return any(each.is_paused for each in await self.configured() if each.name == job)
+
+    async def enqueue(self, queue: Jobs, job: str, due: datetime) -> None:
+        """Add a run of a job, for a time, to the jobs of the same database, unless it is there."""
+        # The keys make this idempotent: after a crash before `record_run` the run is enqueued once
+        # all the same.
+        run, lane = f"cron/{job}/{due.isoformat()}", f"cron/{job}"
+        payload = {"job": job, "due": due.isoformat()}
+        written = await queue.add(CRON_WRITE, payload, key=f"{run}/write", lane=lane)
+        await queue.add(CRON_DELIVER, payload, key=f"{run}/deliver", lane=lane, depends_on=written)
 
 
 def _release(db: Connection, job: Job, **changes: str | int) -> bool:

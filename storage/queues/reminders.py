@@ -33,7 +33,7 @@ class Reminder:
 
     `rule` is the cron expression of a recurring one, in the time zone `zone`. `question_event_id`
     is the log's id of the line that asked for it, 0 if that is not logged. With `asks` the text is
-    a question to the model, asked in the owner's name.
+    a question to the model, asked in the owner's name. While it `is_paused` it is not said.
     """
 
     owner: Owner
@@ -45,6 +45,7 @@ class Reminder:
     zone: str = "UTC"
     question_event_id: int = 0
     asks: bool = False
+    is_paused: bool = False
     id: int = 0
 
 
@@ -97,6 +98,11 @@ class Reminders(Repository):
         await self._database.execute(sql, [to_micros(due), reminder.id])
         return replace(reminder, due=due)
 
+    async def pause(self, number: int, is_paused: bool) -> None:
+        """Pause a reminder, or resume it."""
+        sql = "UPDATE reminders SET paused = ? WHERE id = ?"
+        await self._database.execute(sql, [int(is_paused), number])
+
     async def remove(self, number: int, owner: Owner | None = None) -> bool:
         """Delete a reminder, with an `owner` only one of theirs; return False if there is none."""
         mine = f"AND {_OWN}" if owner else ""
@@ -129,5 +135,5 @@ def _reminder(row: Row) -> Reminder:
         Owner(row["network"], row["nick"], row["user"], row["host"], row["account"]),
         Place(row["network"], row["channel"]),
         *(bool(row["private"]), row["text"], from_micros(row["due"]), row["rule"], row["zone"]),
-        *(row["anchor"], bool(row["asks"]), row["id"]),
+        *(row["anchor"], bool(row["asks"]), bool(row["paused"]), row["id"]),
     )

@@ -34,7 +34,7 @@ MAX_TEXT = 300
 TIMEZONE_FACT = "timezone"
 """The key of the remembered fact that is a person's time zone."""
 
-_KIND, _QUESTION = "reminder", "scheduled"
+_KIND, _QUESTION = REMINDER_JOBS = "reminder", "scheduled"
 _DELIVERY_PERIOD = timedelta(days=30)  # how long delivery is tried
 _MAX_QUESTIONS = 5  # that one person may have scheduled
 _MAX_FROM_ONE = 3  # reminders that a person may have from the same other one
@@ -122,7 +122,6 @@ class ReminderService:
 
     async def run(self) -> None:
         """Say due reminders until cancelled; those that were due while we were away, once."""
-        # A job's key contains the due time, so planning one that is planned already adds nothing.
         for reminder in await self._kept.all():
             await self._schedule(reminder)
         await self._worker.run()
@@ -231,9 +230,7 @@ class ReminderService:
         return fact.text if fact and is_zone(fact.text) else self._default_zone()
 
     async def _schedule(self, reminder: Reminder) -> None:
-        kind, jobs = (_QUESTION, self._questions) if reminder.asks else (_KIND, self._jobs)
-        key = f"{_KIND}/{reminder.id}/{to_micros(reminder.due)}"
-        await jobs.add(kind, {"id": reminder.id}, key=key, run_at=reminder.due)
+        await plan(self._questions if reminder.asks else self._jobs, reminder)
 
     async def run_questions(self, ask: Ask) -> None:
         """Ask the scheduled questions that are due, until cancelled."""
@@ -244,6 +241,9 @@ class ReminderService:
             reminder, now = await self._kept.get(job.payload["id"]), self._clock.now()
             if reminder is None or reminder.due > now:
                 return  # a stale job: it was cancelled, or has moved on to a later time
+            if reminder.is_paused:
+                await self._skip(reminder)
+                return
             outcome = await ask(reminder)
             waits = outcome is RunOutcome.LATER and now - reminder.due < _RETRY_PERIOD
             if outcome is RunOutcome.ABSENT and not reminder.rule:  # it is kept for its owner
@@ -260,6 +260,11 @@ class ReminderService:
         # A second lock, as a worker is named after it, and takes back what runs under its name.
         lock = self._lock.with_stem(f"{self._lock.stem}-questions")
         await Worker(self._questions, {_QUESTION: fire}, self._clock, lock).run()
+
+    async def _skip(self, reminder: Reminder) -> None:
+        """Leave out this time of a paused reminder; one that comes once waits to be resumed."""
+        if reminder.rule:
+            await self._reschedule(reminder)
 
     async def _reschedule(self, reminder: Reminder) -> None:
         """Plan the next time of a recurring reminder; remove any other."""
@@ -278,6 +283,9 @@ class ReminderService:
         now = self._clock.now()
         if reminder is None or reminder.due > now:
             return  # a stale job, as in `run_questions`
+        if reminder.is_paused:
+            await self._skip(reminder)
+            return
         is_late = now - reminder.due > _LATE_AFTER
         late = f", due on {_format_due(reminder)} while I was away" if is_late else ""
         pause = await self._say(reminder, f"reminder{late}: {reminder.text}")
@@ -287,6 +295,15 @@ class ReminderService:
         network, in_vain = reminder.place.network, pause is not None
         _log.info("reminder.said", network=network, reminder=reminder.id, in_vain=in_vain)
         await self._reschedule(reminder)
+
+
+async def plan(jobs: Jobs, reminder: Reminder) -> None:
+    """Add the job that says a reminder when it is due, to the jobs of the reminder's database."""
+    # The key contains the due time: adding it again does nothing, and a reminder that moves gets
+    # another one.
+    key = f"{_KIND}/{reminder.id}/{to_micros(reminder.due)}"
+    kind = _QUESTION if reminder.asks else _KIND
+    await jobs.add(kind, {"id": reminder.id}, key=key, run_at=reminder.due)
 
 
 def previous_due(reminder: Reminder) -> datetime:

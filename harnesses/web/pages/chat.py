@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import re
 import secrets
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -18,16 +17,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from harnesses.web.app_state import TOO_FAST, AppStateDep, ScopeDep, require_token
+from harnesses.web.app_state import TOO_FAST, AppStateDep, require_token
 from harnesses.web.auth.login_delays import address_of
 from harnesses.web.auth.middleware import MAX_IMAGE_CHARS, refuse, see_other
 from harnesses.web.chat_service import answer_visitor
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import keep, page
+from harnesses.web.visitors import COOKIE, VisitorDep
 from llm.messages.message import Image
 
-COOKIE = "terrarium_chat"
-_ID = re.compile(r"[0-9a-f]{32}")
 _LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
 Write = Callable[[dict[str, Any]], Awaitable[None]]
@@ -51,14 +49,17 @@ class ChatQuestion(BaseModel):
 
 @router.get("/chat")
 async def show_chat(
-    request: Request, state: AppStateDep, about: str = "", selected: str = ""
+    request: Request,
+    state: AppStateDep,
+    visitor: VisitorDep,
+    about: str = "",
+    selected: str = "",
 ) -> Response:
     """Show the chat box and the conversation so far.
 
     The bookmarklet opens it with a draft of a question `about` a page, or the words `selected`
     there.
     """
-    conversation = _conversation(request)
     # A bookmark of this address opens our chat page with a draft about the page that is open.
     script = (
         f"void open({json.dumps(f'{request.base_url}chat')}+'?about='"
@@ -70,7 +71,7 @@ async def show_chat(
     if len(about) <= _LONGEST_URL and about.startswith(("http://", "https://")):
         words = selected.strip()[:_LONGEST_SELECTION]
         draft = f"About {about}:\n\n“{words}”\n\n" if words else f"What does {about} say?"
-    turns = await state.tendril.conversations.turns(_name(conversation)) if conversation else ()
+    turns = await state.tendril.conversations.turns(visitor.room)
     # Without the tool calls between a question and its answer.
     said = [
         [str(message.get("content") or "") for message in (turn.messages[0], turn.messages[-1])]
@@ -83,44 +84,37 @@ async def show_chat(
         draft=draft,
         bookmarklet=f"javascript:{quote(script)}",
     )
-    if conversation is None:
-        keep(request, response, COOKIE, secrets.token_hex(16))
-    return response
+    return visitor.welcome(request, response)
 
 
 @router.post("/chat")
 async def ask(
-    request: Request, state: AppStateDep, scope: ScopeDep, question: ChatQuestion
+    request: Request, state: AppStateDep, visitor: VisitorDep, question: ChatQuestion
 ) -> Response:
     """Stream the answer as JSON Lines: `{"text"}` for each piece, finally `{"html", "ok"}`."""
     address = address_of(request)
     if not state.questions.try_acquire(address):
         return refuse(HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
-    conversation = _conversation(request) or secrets.token_hex(16)
     image = None if question.image is None else _decode(question.image)
 
     async def answer(write: Write) -> None:
         async def on_text(piece: str) -> None:
             await write({"text": piece})
 
-        name, text = _name(conversation), question.text
-        reply = await answer_visitor(state.tendril, name, text, scope, address, on_text, image)
+        name, text = visitor.room, question.text
+        reply = await answer_visitor(state.tendril, visitor, name, text, address, on_text, image)
         await write({"html": answer_html(reply.text), "ok": reply.ok})
 
-    response = StreamedAnswer(answer)
-    if _conversation(request) is None:
-        keep(request, response, COOKIE, conversation)
-    return response
+    return visitor.welcome(request, StreamedAnswer(answer))
 
 
 @router.post("/chat/forget")
-async def forget(request: Request, state: AppStateDep) -> Response:
+async def forget(request: Request, state: AppStateDep, visitor: VisitorDep) -> Response:
     """Delete the conversation and begin a new one."""
-    conversation = _conversation(request)
-    if conversation:
-        await state.tendril.clear(_name(conversation))
+    await state.tendril.clear(visitor.room)
     response = see_other("/chat")
-    keep(request, response, COOKIE, secrets.token_hex(16))
+    if not visitor.viewer.account:
+        keep(request, response, COOKIE, secrets.token_hex(16))
     return response
 
 
@@ -166,14 +160,3 @@ class StreamedAnswer(Response):
 def _decode(image: str) -> Image:
     """Return a base64-encoded image. Raises UnusableImage, binascii.Error."""
     return Image.from_bytes(base64.b64decode(image, validate=True))
-
-
-def _conversation(request: Request) -> str | None:
-    """Return the conversation id in the cookie: 128 random bits, which nobody can guess; None if
-    there is none."""
-    value = request.cookies.get(COOKIE, "")
-    return value if _ID.fullmatch(value) else None
-
-
-def _name(conversation: str) -> str:
-    return f"browser/{conversation}"

@@ -14,12 +14,11 @@ from starlette.responses import Response
 from harnesses.web.app_state import AppStateDep
 from harnesses.web.auth.login_delays import address_of
 from harnesses.web.auth.middleware import ask_to_wait, local_path, see_other
-from harnesses.web.pages.chat import COOKIE as CHAT
 from harnesses.web.rendering.timezones import COOKIE as ZONE
 from harnesses.web.rendering.timezones import zone_names
-from harnesses.web.rendering.view import keep, page
+from harnesses.web.rendering.view import keep, page, read_form
+from harnesses.web.visitors import COOKIE as CHAT
 
-_MAX_FORM_BYTES = 10_000
 router = APIRouter(include_in_schema=False)
 Next = Annotated[str, Param(max_length=2000)]
 
@@ -79,12 +78,3 @@ async def choose_zone(request: Request) -> Response:
     response = see_other(target.geturl())
     keep(request, response, ZONE, name)
     return response
-
-
-async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a URL-encoded form; the last one wins if a name is repeated. Raises
-    HTTPException 413 for a long body."""
-    body = await request.body()
-    if len(body) > _MAX_FORM_BYTES:
-        raise HTTPException(413, "That is too long for this form.")
-    return dict(parse_qsl(body.decode("utf-8", "replace")))

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import groupby
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -38,6 +39,7 @@ from storage.chat_log.event import SPOKEN, Event, EventType, without_host
 
 _COOKIE_SECONDS = 365 * 86400
 _PAUSE = timedelta(minutes=5)  # after which a nick is shown again, as in channel.js
+_MAX_FORM_BYTES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,20 @@ def keep(request: Request, response: Response, cookie: str, value: str) -> None:
     )
 
 
+async def read_fields(request: Request) -> dict[str, list[str]]:
+    """Return the fields of a URL-encoded form, each with all its values. Raises HTTPException 413
+    for a long body."""
+    body = await request.body()
+    if len(body) > _MAX_FORM_BYTES:
+        raise HTTPException(413, "That is too long for this form.")
+    return parse_qs(body.decode("utf-8", "replace"))
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of such a form; the last one wins if a name is repeated."""
+    return {name: values[-1] for name, values in (await read_fields(request)).items()}
+
+
 def lines(events: Sequence[Event], zone: ZoneInfo) -> Markup:
     """Return events as HTML list items, with times in a zone."""
     laid = list(blocks(events, zone))
@@ -152,4 +168,5 @@ _templates.filters |= {
     "in_words": in_words,
     "short": short,
     "local_day": local_day,
+    "in_zone": lambda time, zone: f"{time.astimezone(zone):%a %d %b %Y, %H:%M}",
 }

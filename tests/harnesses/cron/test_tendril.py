@@ -19,7 +19,7 @@ from storage.chat_log.event import PUBLIC, Place
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations, Turn
-from storage.queues.jobs import Job, Jobs
+from storage.queues.jobs import CronRuns, Job, Jobs
 from storage.queues.outbox import Outbox, OutgoingMessage
 from storage.usage.usage import Spending
 from terrarium.config import Config, ConfigError, load
@@ -362,6 +362,19 @@ async def test_on_the_days_when_clocks_change_a_job_runs_once(
             await clock.set(time)
             await world.ran(clock, coming)
     assert len(await world.outbox()) == len(times) - 1
+
+
+async def test_a_paused_job_is_left_out_until_it_is_resumed(world: World) -> None:
+    async with world.nine({"hello": job()}) as clock:
+        for day, is_paused in ((1, True), (2, False)):
+            async with Database.open(world.data / "cron.db") as database:
+                await CronRuns(database).pause("hello", is_paused)
+            await clock.set(NINE + day * DAY)
+            await world.ran(clock, NINE + (day + 1) * DAY)
+            assert len(await world.outbox()) == day
+    async with Database.open(world.data / "cron.db") as database:
+        (hello,) = await CronRuns(database).configured()
+        assert hello.next_run == NINE + 3 * DAY
 
 
 async def test_one_job_that_fails_leaves_the_others_alone(world: World) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from storage.queues.reminders import Reminders
 from terrarium import ReminderTools
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
@@ -31,6 +32,28 @@ async def test_a_reminder_is_said_where_it_was_asked_for_also_after_a_restart(
     async with room_tendril(config, clock) as tendril:
         await clock.asleep_until(NOON + timedelta(minutes=20))
         await clock.advance(timedelta(minutes=19))
+        assert await tendril.next_spoken() == (TEA, "ada: reminder: the oven")
+
+
+async def test_a_paused_reminder_is_left_out_and_comes_again_at_its_next_time(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock(NOON)
+    async with room_tendril(rooms_config(tmp_path), clock) as tendril:
+        for words in ("every hour the oven", "in 20 minutes tea", "in 70 minutes cake"):
+            requester = tendril.requester(line := await tendril.hear(TEA, ADA, words))
+            time, text = await tendril.remind.parse_time(requester, line.text)
+            await tendril.remind.add(requester, time, text)
+        kept = Reminders(tendril.database)
+        for number in (1, 2):
+            await kept.pause(number, True)
+        await clock.asleep_until(NOON + timedelta(minutes=20))
+        await clock.advance(timedelta(minutes=70))
+        assert await tendril.next_spoken() == (TEA, "ada: reminder: cake")
+        assert await kept.get(2)  # waits to be resumed
+        await kept.pause(1, False)
+        await clock.asleep_until(NOON + timedelta(hours=2))
+        await clock.advance(timedelta(minutes=50))
         assert await tendril.next_spoken() == (TEA, "ada: reminder: the oven")
 
 

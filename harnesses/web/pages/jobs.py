@@ -1,0 +1,50 @@
+"""The page of the reminders, scheduled questions and jobs, which people run, pause and cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException
+from fastapi import Query as Param
+from starlette.requests import Request
+from starlette.responses import Response
+
+from harnesses.core.jobs import open_stores
+from harnesses.core.tasks import TaskAction, act, list_tasks
+from harnesses.web.app_state import AppStateDep, require_token
+from harnesses.web.auth.middleware import see_other
+from harnesses.web.rendering.view import page, read_form
+from harnesses.web.visitors import VisitorDep
+
+router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
+
+
+@router.get("/jobs")
+async def show_jobs(
+    request: Request,
+    state: AppStateDep,
+    visitor: VisitorDep,
+    done: Annotated[TaskAction | None, Param()] = None,
+) -> Response:
+    """List the tasks that the viewer may see; `done` is what they have just done to one."""
+    config, is_admin = state.tendril.config, visitor.viewer.has_full_access
+    opened = (state.tendril.database, state.log.database)
+    async with open_stores(config, *opened) as stores:
+        tasks = await list_tasks(stores, visitor.owners, is_admin=is_admin)
+    return page(request, "jobs.html", tasks=tasks, done=done)
+
+
+@router.post("/jobs")
+async def change_job(request: Request, state: AppStateDep, visitor: VisitorDep) -> Response:
+    """Do something to one of these tasks, and show the list again."""
+    form = await read_form(request)
+    opened = (state.tendril.database, state.log.database)
+    async with open_stores(state.tendril.config, *opened) as stores:
+        tasks = await list_tasks(stores, visitor.owners, is_admin=visitor.viewer.has_full_access)
+        wanted = form.get("store"), form.get("kind"), form.get("number")
+        for task in tasks:
+            if (task.store, task.kind, task.number) == wanted:
+                for action in task.actions:
+                    if action == form.get("action") and await act(stores, task, action):
+                        return see_other(f"/jobs?done={action.replace(' ', '+')}")
+    raise HTTPException(404, "It is gone, or has changed meanwhile: look at the list again.")
