@@ -55,7 +55,9 @@ class AccessTokens:
     def __init__(self, settings: WebSettings, logins: WebLogins) -> None:
         self._logins = logins
         self._viewers = {
-            each.token.get_secret_value().encode(): Viewer(_scope_of(each.channels), may_say=each.say)
+            each.token.get_secret_value().encode(): Viewer(
+                _scope_of(each.channels), may_say=each.say
+            )
             for each in settings.tokens.values()
         }
         for name, each in settings.accounts.items():

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-<<<<<<< HEAD
+from harnesses.web.settings import WebSettings
 from storage.db.database import Database
 from storage.queues.outbox import Outbox
-=======
-from harnesses.web.settings import WebSettings
 from terrarium.config import Config, ConfigError
->>>>>>> 8d03e749 (Let people sign in to the pages by name)
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, event, web_site
