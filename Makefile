@@ -13,7 +13,7 @@ LOCKED := pyproject.toml deploy/install deploy/requirements-build.txt
 FIT := import sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-fast ray check format bench train docs lock clean
+.PHONY: help up test test-fast ray check format bench train docs site lock clean
 
 help: ## what can be done here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ train: $(VENV)/.dev ## fit how questions are read to the labelled sentences
 
 docs: $(VENV)/.dev ## check that the documentation is true and complete
 	@$(BIN)/python -m pytest tests/docs $(ARGS)
+
+site: $(VENV)/.dev ## build the documentation into build/site; a warning or a broken link is an error
+	@$(BIN)/python -m sphinx -q -W --keep-going -c docs -b html . build/site
 
 lock: ## choose the versions in constraints.txt anew (see there)
 	@deploy/lock

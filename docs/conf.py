@@ -9,15 +9,16 @@ copyright = "the authors of Terrarium, MIT licence"
 extensions = ["myst_parser"]
 root_doc = "docs/index"
 # The source folder is that of the repository, so that links such as ../SECURITY.md work.
-include_patterns = ["docs/**.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+include_patterns = [
+    *("docs/**.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
+    *("examples/README.md", "examples/*/README.md", "benchmarks/questions/reading/README.md"),
+]
 exclude_patterns = ["docs/img"]
 html_theme = "furo"
-html_extra_path = ["site"]  # /index.html, which leads to docs/index.html
+html_extra_path = ["redirect"]  # /index.html, which leads to docs/index.html
 html_copy_source = False
 html_show_sphinx = False
 
 myst_heading_anchors = 4  # anchors of headings as a forge makes them
 myst_enable_extensions = ["colon_fence"]
-# Names such as `.env` or a folder are shown as code; those that are files are offered for download.
-suppress_warnings = ["myst.header"]
 nitpicky = True
