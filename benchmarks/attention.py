@@ -1,13 +1,15 @@
-"""Processor time per line, and how often the model would be asked unasked, on a real channel.
+"""Questions that nobody answers, in real lines: which ones attention finds, and what they cost.
 
-Logs of #ubuntu with hand-annotated reply links are replayed (`DATA` and `SPLIT` as in `context`):
-how often an hour the model would be asked, and the share of its questions that, according to the
-annotations, a person had already answered.
+Logs of #ubuntu whose replies are annotated by hand are replayed, `LINES` lines of them (20,000), a
+channel for each file, in virtual time with a beat a second. No model takes part: what is measured
+is the decision to ask one. `found` counts each question that was open for five minutes, whether or
+not the pause of half an hour let it wake the model; it is judged by the annotations. True are those
+that begin a conversation in which no other person says anything within five minutes.
 """
 
 from __future__ import annotations
 
-import asyncio
+import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -17,86 +19,142 @@ from pathlib import Path
 
 from benchmarks.figure import Figure
 from benchmarks.reply_links import Annotated, Said, annotated, folder
-from harnesses.core.attention import OpenQuestion, UnaskedSpeech
+from harnesses.core.attention import ANSWER_DELAY, Attention, Wake
 from harnesses.core.services.shared_log import LoggedLine
+from harnesses.core.tendril.turn import TurnResult
 from storage.chat_log.event import Identity, PendingEvent, Place
 from storage.db.database import Database
-from storage.queues.unasked import Silences
+from storage.queues.unasked import Signal
 from tests.kit.clock import ManualClock
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-_PLACE = Place("irc", "#ubuntu")
-_ASKED = 2.0  # goal: times an hour, the most that the pause between them allows
+_MOST_CALLS = 5.0  # goal: of the model, in 1,000 lines
+_BEAT = timedelta(seconds=1)
+_DELAY = int(ANSWER_DELAY.total_seconds())
 
 
 @dataclass(slots=True)
-class Day:
-    """The result of replaying one log file; `spent` are seconds of a processor for its lines."""
+class Replay:
+    """The result of replaying log files; `spent` and `beat` are seconds of a processor for lines
+    and beats. `true` are the questions that nobody answered, by the annotations."""
 
-    lines: int
-    hours: float
-    asked: list[OpenQuestion] = field(default_factory=list)
-    answered: list[bool] = field(default_factory=list)  # per annotated question of these
+    lines: int = 0
+    beats: int = 0
+    calls: int = 0
     spent: float = 0.0
+    beat: float = 0.0
+    true: int = 0
+    found: int = 0  # of these
+    called: int = 0  # of these
+    judged: dict[str, list[bool]] = field(default_factory=lambda: {"found": [], "called": []})
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Yield the processor time of a line, then how often the model would be asked."""
-    with folder() as path:
-        days = [await _day(file) for file in annotated(path)]
-    if not days:
-        print("  skipped: DATA and SPLIT name no folder with *.raw.txt and *.annotation.txt")
-        return
-    spent, lines = sum(day.spent for day in days), sum(day.lines for day in days)
-    yield Figure("a line is heard", 1e6 * spent / lines, "us")
-    hours = sum(day.hours for day in days)
-    yield Figure("hours of #ubuntu", hours, "h")
-    asked = sum(len(day.asked) for day in days)
-    yield Figure("asked an hour", asked / hours, "", goal=_ASKED)
-    yield Figure("asked an hour, the busiest file", max(len(d.asked) / d.hours for d in days), "")
-    answered = [each for day in days for each in day.answered]
-    if answered:
-        yield Figure("questions that are annotated", len(answered), "")
-        share = 100 * sum(answered) / len(answered)
-        yield Figure("of them answered by somebody by then", share, "%")
-
-
-async def _day(file: Annotated) -> Day:
-    """Replay a whole file, line by line."""
-    timed = list(_timed(file))
-    day = Day(len(timed), (timed[-1][0] - timed[0][0]) / 3600)
-    when = {index: second for second, index in timed}
-    # Reversed, so that the first reply to a line overwrites later ones.
-    answers = {a: b for a, b in reversed(file.links) if a != b and _another(file, a, b)}
-    first = min(b for _, b in file.links)
-    clock = ManualClock(_BEGIN)
-    heard: dict[PendingEvent, int] = {}
-
-    async def ask(question: OpenQuestion) -> None:
-        day.asked.append(question)
-        # Only questions from the first annotated line on can be judged.
-        if (index := heard[question.line]) >= first:
-            answer, now = answers.get(index), (clock.now() - _BEGIN).total_seconds()
-            day.answered.append(answer is not None and when[answer] <= now)
-
+    """Yield what the beat costs, how often the model is called, and precision and recall."""
+    wanted, replay = int(os.environ.get("LINES", "20000")), Replay()
     with tempfile.TemporaryDirectory() as path:
         async with Database.open(Path(path) / "irc.db") as database:
-            speech = UnaskedSpeech(Silences(database), clock, int, ask)
-            running = asyncio.create_task(speech.run())
-            for second, index in timed:
-                await clock.set(_BEGIN + timedelta(seconds=second))
-                await asyncio.sleep(0)
-                said = file.lines[index]
-                assert isinstance(said, Said)
-                pending = PendingEvent(None)
-                heard[pending] = index
-                line = LoggedLine(_PLACE, Identity(said.nick, "", ""), said.text, pending)
-                began = time.process_time()
-                speech.on_line(line)
-                day.spent += time.process_time() - began
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-    return day
+            for file in _files():
+                if replay.lines < wanted:
+                    await _replay(database, file, wanted - replay.lines, replay)
+    if not replay.lines:
+        print("  skipped: DATA names no folder with ubuntu-irc.tar.xz")
+        return
+    yield Figure("lines of #ubuntu", replay.lines, "")
+    yield Figure("a line is heard", 1e6 * replay.spent / replay.lines, "us")
+    yield Figure("a beat", 1e6 * replay.beat / replay.beats, "us")
+    calls = 1000 * replay.calls / replay.lines
+    yield Figure("model calls in 1,000 lines", calls, "", goal=_MOST_CALLS)
+    yield Figure("questions that nobody answered", replay.true, "")
+    for name, hits in (("found", replay.found), ("called", replay.called)):
+        judged = replay.judged[name]
+        yield Figure(f"{name}: judged", len(judged), "")
+        yield Figure(f"{name}: precision", 100 * sum(judged) / max(1, len(judged)), "%")
+        yield Figure(f"{name}: recall", 100 * hits / max(1, replay.true), "%")
+
+
+def _files() -> Iterator[Annotated]:
+    """Yield the annotated logs of all splits, those that the rule was not fitted to first."""
+    for split in ("test", "dev", "train"):
+        with folder(split) as path:
+            yield from annotated(path)
+
+
+async def _replay(database: Database, file: Annotated, most: int, replay: Replay) -> None:
+    """Replay the last lines of a file, which are the annotated ones, `most` of them."""
+    timed = list(_timed(file))[-most:]
+    when = {index: second for second, index in timed}
+    first = min(b for _, b in file.links)
+    unanswered = _unanswered(file, when)
+    # Of later lines it is unknown whether somebody has answered in time.
+    known = {each for each in when if first <= each and when[each] <= timed[-1][0] - _DELAY}
+    begun = {b for a, b in file.links if a == b}
+    true = {index for index in begun & unanswered & known if "?" in _said(file, index).text}
+    replay.true += len(true)
+    clock, heard = ManualClock(_BEGIN + timedelta(seconds=timed[0][0])), dict[object, int]()
+    place = Place("irc", f"#{file.name}")
+
+    async def wake(_: Wake) -> TurnResult:
+        return TurnResult("")
+
+    attention = Attention(database, clock, int, lambda: {"question": 2.0}, wake)
+    for second, index in [*timed, (timed[-1][0] + _DELAY, -1)]:
+        began = time.process_time()
+        while clock.now() < _BEGIN + timedelta(seconds=second):
+            await clock.advance(_BEAT)
+            replay.calls += len(attention.beat())
+            replay.beats += 1
+        now = time.process_time()
+        replay.beat += now - began
+        if index >= 0:
+            said, pending = _said(file, index), PendingEvent(None)
+            heard[pending] = index
+            attention.on_line(LoggedLine(place, Identity(said.nick, "", ""), said.text, pending))
+            replay.spent += time.process_time() - now
+    replay.lines += len(timed)
+    while not attention.changed.empty():
+        signal: Signal = attention.changed.get_nowait()
+        index = heard.get(signal.line, -1)
+        if index not in known or not (signal.has_woken or signal.outcome == "in the pause"):
+            continue
+        for name in ("found", "called")[: 1 + signal.has_woken]:
+            replay.judged[name].append(index in unanswered)
+        replay.found += index in true
+        replay.called += index in true and signal.has_woken
+
+
+def _unanswered(file: Annotated, when: dict[int, int]) -> set[int]:
+    """Return the lines after which no other person says anything in their conversation, which is
+    all that links connect, for five minutes."""
+    talk: dict[int, int] = {}
+
+    def begin(index: int) -> int:
+        while talk.setdefault(index, index) != index:
+            index = talk[index]
+        return index
+
+    for a, b in file.links:
+        talk[begin(b)] = begin(a)
+    talks: dict[int, list[int]] = {}
+    for index in sorted(talk.keys() & when.keys()):
+        talks.setdefault(begin(index), []).append(index)
+    return {
+        index
+        for lines in talks.values()
+        for index in lines
+        if not any(
+            index < each
+            and when[each] <= when[index] + _DELAY
+            and _said(file, each).nick != _said(file, index).nick
+            for each in lines
+        )
+    }
+
+
+def _said(file: Annotated, index: int) -> Said:
+    said = file.lines[index]
+    assert said is not None
+    return said
 
 
 def _timed(file: Annotated) -> Iterator[tuple[int, int]]:
@@ -116,9 +174,3 @@ def _timed(file: Annotated) -> Iterator[tuple[int, int]]:
     for minute, indexes in minutes.items():
         for number, index in enumerate(indexes):
             yield minute * 60 + number * 60 // len(indexes), index
-
-
-def _another(file: Annotated, first: int, second: int) -> bool:
-    """Return True if both lines are messages and have different nicks."""
-    a, b = file.lines[first], file.lines[second]
-    return isinstance(a, Said) and isinstance(b, Said) and a.nick != b.nick

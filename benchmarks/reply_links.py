@@ -39,10 +39,11 @@ class Annotated:
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    """Yield the folder selected by `DATA` and `SPLIT`; an unpacked archive is deleted on exit."""
+def folder(split: str = "") -> Iterator[Path]:
+    """Yield the folder of a `split` (by default `SPLIT`) in `DATA`; an unpacked archive is deleted
+    on exit."""
     data = Path(os.environ.get("DATA", "../shared/data"))
-    split = os.environ.get("SPLIT", "dev")
+    split = split or os.environ.get("SPLIT", "dev")
     with tempfile.TemporaryDirectory() as unpacked:
         archive = data / "ubuntu-irc.tar.xz"
         if archive.exists():

@@ -16,7 +16,7 @@ from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import read_reports
 from harnesses.core.tendril.turn import TurnRequest
-from harnesses.cron.delivery import JobOutput
+from harnesses.cron.delivery import ChannelDelivery, JobOutput
 from harnesses.cron.jobs import CronJob, read_jobs
 from llm.messages.message import quotes_of
 from llm.scheduling.worker import Worker
@@ -160,6 +160,9 @@ class CronTendril(Tendril):
             quotes = quotes_of(turns[0].messages[-1])
             await job.delivery.deliver(JobOutput(job.name, due, text, quotes))
             _log.info("cron.delivered", job=job.name, characters=len(text))
+            if isinstance(job.delivery, ChannelDelivery):
+                about = f"the job {job.name} has said its result"
+                await self.signal("job", job.delivery.place, about)
 
 
 class SystemTools:

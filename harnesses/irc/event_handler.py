@@ -76,7 +76,7 @@ class EventHandler:
         """Return the background tasks of event handling, which run until cancelled."""
         return [
             self._services.medium.remind.run_questions(self._scheduled.ask),
-            self.unasked.speech.run(),
+            self.unasked.attention.run(),
             self._playback.run(),
         ]
 

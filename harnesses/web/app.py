@@ -36,6 +36,7 @@ from harnesses.web.auth.middleware import (
 )
 from harnesses.web.mcp.endpoint import PATH, McpEndpoint
 from harnesses.web.pages import (
+    attention,
     channel,
     chat,
     jobs,
@@ -67,10 +68,8 @@ _ADVICE = {
     405: "This address does not accept this method; see /openapi.json.",
     413: TOO_LONG,
 }
-PAGES = tuple(
-    part.router
-    for part in (overview, channel, statistics, search, feeds, chat, jobs, memory, login, runs)
-)
+_WITH_PAGES = (attention, overview, channel, statistics, search, feeds, chat, jobs, memory, login, runs)
+PAGES = tuple(part.router for part in _WITH_PAGES)
 
 
 def create_app(state: AppState) -> FastAPI:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import tzinfo
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import AliasChoices, Field, SecretStr
 
 from llm.scheduling.cron_schedule import ZoneName, parse_zone, system_zone
+from storage.queues.unasked import SignalKind
 from terrarium.config import Settings
 
 
@@ -64,6 +65,11 @@ class AgentSettings(Settings):
         300,
         gt=0,
         description="wall time of one turn, in seconds; one call of the model may take 2/5 of it",
+    )
+    attention: dict[SignalKind, Annotated[float, Field(ge=0)]] = Field(
+        default_factory=lambda: {"question": 2.0},
+        description="what each kind of signal weighs (docs/attention.md): 2 wakes the model by"
+        " itself, 1.5 while half of the day's tokens are left, 1 only together with others",
     )
     trace_days: int = Field(
         14, ge=0, description="how long the traces of turns are kept; 0: the newest 20,000"

@@ -45,6 +45,7 @@ class TokenAccounting:
         self._tally: WriteBehindCounter[TokenSpend] = WriteBehindCounter(self._write)
         self._day = now().date()
         self._today: Counter[str] = Counter()
+        self._cached_today = 0
         self._named_since = date.min
 
     @classmethod
@@ -56,6 +57,7 @@ class TokenAccounting:
         accounting, day = cls(Spending(database), now), now().date()
         for purpose, amount in (await accounting._spending.by_purpose(day, day)).items():
             accounting._today[purpose] = amount.prompt + amount.completion
+            accounting._cached_today += amount.cached
         async with accounting._tally.writing():
             yield accounting
 
@@ -65,11 +67,16 @@ class TokenAccounting:
         amount = UsageAmount(1, usage.prompt, usage.cached, usage.completion)
         self._tally.add(expense, amount)
         self._today[options.purpose] += usage.prompt + usage.completion
+        self._cached_today += usage.cached
 
     def today(self, purpose: str | None = None) -> int:
         """Return the prompt and completion tokens used since midnight UTC, for a purpose or all."""
         self._roll_over()
         return self._today[purpose] if purpose else self._today.total()
+
+    def fresh_today(self) -> int:
+        """Return the tokens used since midnight UTC that were not in the engine's cache."""
+        return self.today() - self._cached_today
 
     def today_by_purpose(self) -> dict[str, int]:
         """Return the tokens used since midnight UTC by purpose, largest first."""
@@ -107,7 +114,7 @@ class TokenAccounting:
         """Return the current UTC day; reset today's counts when a new one has begun."""
         day = self._now().date()
         if day != self._day:
-            self._day, self._today = day, Counter()
+            self._day, self._today, self._cached_today = day, Counter(), 0
         return day
 
 

@@ -35,6 +35,7 @@ from harnesses.core.tendril.turns import Turns
 from llm.scheduling.worker import Handler, Worker
 from storage.chat_log.event import Place, Scope
 from storage.queues.reminders import Reminder
+from storage.queues.unasked import Signal, SignalKind, Signals
 from terrarium.clock import Clock, SystemClock
 from terrarium.config import Config, ConfigError
 from terrarium.supervision import ContainedTasks, root_cause, serve_until_stopped
@@ -274,6 +275,14 @@ class Tendril(ABC):
             run=f"{origin.run}/{asked}" if origin.run else "",
             origin=origin,
         )
+
+    async def signal(self, kind: SignalKind, place: Place, about: str) -> None:
+        """Give the tendril of a public room, which may be another one, a reason to speak there:
+        `about` says in words of yours what has happened. Whether it wakes the model is decided by
+        what its kind weighs (`[agent] attention`). Raises StorageError."""
+        if is_public(place):
+            signal = Signal(self.clock.now(), kind, place, about)
+            await Signals(self.log.database).put(signal)
 
     def requester(self, line: LoggedLine) -> Requester:
         """Return the `Requester` for a line: its author, asking for reminders at its place."""

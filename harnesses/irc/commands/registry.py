@@ -89,7 +89,7 @@ class IrcMedium(Medium[IrcRequest]):
     async def clear(self, request: IrcRequest) -> int:
         """Delete the author's conversation, and forget their open question to everybody."""
         place = fold_place(request.network, request.place.channel)
-        self._unasked.speech.drop(place, request.fold(request.nick))
+        self._unasked.attention.drop(place, request.fold(request.nick))
         return await super().clear(request)
 
     async def more(self, request: IrcRequest) -> Reply:

@@ -1,6 +1,6 @@
-"""Unasked speech on IRC: answers to questions that nobody has answered.
+"""Unasked speech on IRC: what wakes the model there, and how it speaks.
 
-The rule is in `harnesses.core.attention`.
+Signals and the beat that weighs them are in `harnesses.core.attention`.
 
 Only on channels that are logged and whose `proactive` allows it; never in private. Lines of bots
 and of people who have opted out do not get here. In test mode an answer is recorded, not said.
@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import structlog
 
-from harnesses.core.attention import OpenQuestion, UnaskedSpeech, about_question
+from harnesses.core.attention import Attention, Wake, about_reasons
 from harnesses.core.commands.request import QUESTION_COMMANDS, ParsedCommand
 from harnesses.core.services.question_tools import Door
-from harnesses.core.services.shared_log import LoggedLine
+from harnesses.core.services.shared_log import LoggedLine, is_public
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.policy.requests import IrcRequest, fold_place, room_key, scope_of
 from harnesses.irc.questions.channel_view import LogViews, persona_values
@@ -26,15 +26,15 @@ from harnesses.irc.transport.network import Network
 from llm.messages.message import NO_ASKER
 from storage.chat_log.event import Event, Identity, PendingEvent, Place
 from storage.chat_log.event_table import id_at
-from storage.queues.unasked import Silences
+from storage.queues.unasked import Signal
 
 _log = structlog.get_logger()
 
 
 class UnaskedAnswers:
-    """Unasked speech on all networks. `speech` exists after `prepare`."""
+    """Unasked speech on all networks. `attention` exists after `prepare`."""
 
-    speech: UnaskedSpeech
+    attention: Attention
 
     def __init__(self, services: BotServices, log_views: LogViews) -> None:
         self._services, self._log_views = services, log_views
@@ -44,19 +44,24 @@ class UnaskedAnswers:
         """Restore the pauses of before a restart. Raises StorageError."""
         resources, turns = self._services.resources, self._services.turns
 
-        async def ask_model(question: OpenQuestion) -> None:
-            await turns.catch_errors(functools.partial(self._answer, question))
+        async def wake(woken: Wake) -> TurnResult:
+            return await turns.catch_errors(functools.partial(self._answer, woken))
 
-        self.speech = UnaskedSpeech(
-            Silences(resources.database), resources.clock, resources.accounting.today, ask_model
+        self.attention = Attention(
+            resources.database,
+            resources.clock,
+            resources.accounting.fresh_today,
+            lambda: resources.configuration.agent.attention,
+            wake,
+            self._own,
         )
-        await self.speech.restore()
+        await self.attention.restore()
 
     def admin_summary(self, place: Place) -> str:
         """Return the state of a folded place: whether a question is open, when the model was asked
         last, and the last test-mode text."""
-        silence = self.speech.silence(place)
-        parts = ["a question is open" if place in self.speech.open else "no question is open"]
+        silence, is_waiting = self.attention.silence(place), self.attention.is_waiting(place)
+        parts = ["a question is open" if is_waiting else "no question is open"]
         if silence.muted:
             parts.append("silent since a kick")
         elif silence.asked.year > 1970:  # else never
@@ -73,33 +78,46 @@ class UnaskedAnswers:
         """
         if asked and asked.command not in QUESTION_COMMANDS:
             return
-        fold = request.network.fold
-        line = LoggedLine(
-            fold_place(request.network, request.place.channel),
-            request.who,
-            request.words,
-            request.pending_event,
-        )
-        self.speech.on_line(line, asked=asked is not None, fold=fold)
+        network = request.network
+        place = fold_place(network, request.place.channel)
+        line = LoggedLine(place, request.who, request.words, request.pending_event)
+        nick = network.fold(network.nick)
+        self.attention.on_line(line, asked=asked is not None, nick=nick, fold=network.fold)
 
     async def mute(self, place: Place, *, muted: bool) -> None:
         """Stop unasked speech in a place, after a kick, until an admin sets `proactive` there."""
         self._would_say.pop(place, None)
-        await self.speech.mute(place, muted=muted)
+        if muted and self._services.behaviours.resolve(place).proactive != "off":
+            now = self._services.resources.clock.now()
+            self.attention.feel(Signal(now, "error", place, "we were kicked"))
+        await self.attention.mute(place, muted=muted)
 
-    async def _answer(self, question: OpenQuestion) -> TurnResult:
-        """Ask the model, and say its answer; do nothing if we or the asker have left the channel,
-        `proactive` or logging is off by now, or the question may not be shown to a model."""
-        services, place = self._services, question.place
+    def _own(self, place: Place) -> Place | None:
+        """Return a channel folded; None if we are not there or may not speak unasked."""
+        network = self._services.networks.get(place.network)
+        if network is None or not is_public(place) or not network.reaches(place.channel):
+            return None
+        behaviour = self._services.behaviours.resolve(place)
+        may = behaviour.logging and behaviour.proactive != "off"
+        return fold_place(network, place.channel) if may else None
+
+    async def _answer(self, woken: Wake) -> TurnResult:
+        """Ask the model, and say its answer; do nothing if we or those who gave the reasons have
+        left the channel, `proactive` or logging is off by now, or their lines may not be shown to a
+        model."""
+        services, place = self._services, woken.place
         network = services.networks.get(place.network)
+        if network is None or not self._own(place):
+            return TurnResult("")
+        reasons = [
+            (signal, line)
+            for signal, line in await woken.reasons(services.log)
+            if line is None or network.roster.member(place.channel, signal.nick or line.nick)
+        ]
+        if not reasons:
+            return TurnResult("")
         behaviour = services.behaviours.resolve(place)
-        if network is None or not network.roster.member(place.channel, question.nick):
-            return TurnResult("")
-        if not (network.reaches(place.channel) and behaviour.logging):
-            return TurnResult("")
-        asked = await question.event(services.log)
-        if asked is None or behaviour.proactive == "off":
-            return TurnResult("")
+        asked = next((line for _, line in reasons if line), None)
         room = room_key(place, network.fold)
         now = id_at(services.resources.clock.now())
         scope = scope_of(place, services.networks.settings.channel_groups)
@@ -109,12 +127,13 @@ class UnaskedAnswers:
             # An apology is not said: nobody has asked. Silence counts as delivered.
             return not (result.ok and result.text) or await self._say(network, place, asked, result)
 
+        person = Identity.from_event(asked) if asked else Identity("")
         return await services.turns.take(
             TurnRequest(
                 conversation=room,
                 who=NO_ASKER,
-                text=about_question(asked),
-                person=services.policy.key_of_person(network, Identity.from_event(asked)),
+                text=about_reasons(reasons),
+                person=services.policy.key_of_person(network, person) if asked else "",
                 room=room,
                 log_window=self._log_views.before(place, now),
                 tools=services.tools_for(Door(log=log_tools, address=lambda: services.web_address)),
@@ -128,17 +147,16 @@ class UnaskedAnswers:
             )
         )
 
-    async def _say(self, network: Network, place: Place, asked: Event, result: TurnResult) -> bool:
+    async def _say(
+        self, network: Network, place: Place, asked: Event | None, result: TurnResult
+    ) -> bool:
         """Say the answer, or record it in test mode; return whether that was done."""
         services = self._services
-        answers = PendingEvent(asked)
-        answers.mark_settled(asked.id)
-        target = replace(
-            services.sender.target(network, place),
-            nick=asked.nick,
-            answers=answers,
-            quotes=result.quotes,
-        )
+        target = replace(services.sender.target(network, place), quotes=result.quotes)
+        if asked:
+            answers = PendingEvent(asked)
+            answers.mark_settled(asked.id)
+            target = replace(target, nick=asked.nick, answers=answers)
         plain = strip_address(to_plain(result.text).strip(), target.nick)
         text = with_mark(plain, network.settings.mark)
         if services.behaviours.resolve(place).proactive == "test":
@@ -147,6 +165,7 @@ class UnaskedAnswers:
             return True
         said = await services.sender.say(target, text)
         if said:
-            services.policy.note_reply(network, asked.nick)
+            if asked:
+                services.policy.note_reply(network, asked.nick)
             _log.info("attention.said", channel=place.channel, characters=len(text))
         return said

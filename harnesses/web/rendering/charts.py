@@ -92,7 +92,7 @@ def shift_timezone(heat: HeatMap, zone: ZoneInfo, now: datetime) -> HeatMap:
     return tuple(tuple(moved[day * 24 : day * 24 + 24]) for day in range(7))
 
 
-def spark(counts: Sequence[int], width: int, height: int) -> str:
+def spark(counts: Sequence[float], width: int, height: int) -> str:
     """Return the points of a sparkline for `<polyline>`, "" if all counts are 0."""
     most = max(counts, default=0)
     if not most or len(counts) < 2:

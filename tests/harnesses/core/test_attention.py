@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from harnesses.core.attention import DAILY_TOKENS, OpenQuestion, UnaskedSpeech
+from harnesses.core.attention import DAILY_TOKENS, Attention, Wake, change
 from harnesses.core.services.shared_log import LoggedLine
+from harnesses.core.tendril.turn import TurnResult
 from storage.chat_log.event import Identity, PendingEvent, Place
 from storage.db.database import Database
-from storage.queues.unasked import Silences
+from storage.queues.unasked import Signal, SignalKind, Signals
 from terrarium import AttentionMixin, Config
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
@@ -32,16 +34,16 @@ ASKED = "ada: how do I mount a cd?"
 class Watch:
     """The rule alone: `asked` are those whose questions the model was asked about."""
 
-    def __init__(self, speech: UnaskedSpeech, clock: ManualClock) -> None:
-        self.speech, self.clock = speech, clock
+    def __init__(self, attention: Attention, clock: ManualClock) -> None:
+        self.attention, self.clock = attention, clock
         self.asked: list[str] = []
         self.news = asyncio.Event()
 
-    def hear(self, said: str, place: Place = FROGS, *, asked: bool = False) -> None:
+    def hear(self, said: str, place: Place = FROGS, *, asked: bool = False, nick: str = "") -> None:
         """Hear a line, written as `nick: text`."""
-        nick, _, text = said.partition(": ")
-        line = LoggedLine(place, Identity(nick, nick, "host"), text, PendingEvent(None))
-        self.speech.on_line(line, asked=asked)
+        who, _, text = said.partition(": ")
+        line = LoggedLine(place, Identity(who, who, "host"), text, PendingEvent(None))
+        self.attention.on_line(line, asked=asked, nick=nick)
 
     async def passes(self, time: timedelta) -> list[str]:
         """Let time pass, and return whose questions the model was asked about since the last."""
@@ -57,16 +59,18 @@ class Watch:
 
 @asynccontextmanager
 async def watching(database: Database, clock: ManualClock, tokens: int = 0) -> AsyncIterator[Watch]:
-    async def ask(question: OpenQuestion) -> None:
-        if question.nick == "end":
+    async def wake(woken: Wake) -> TurnResult:
+        (signal,) = woken.signals
+        if signal.nick == "end":
             watch.news.set()
         else:
-            watch.asked.append(question.nick)
+            watch.asked.append(signal.nick)
+        return TurnResult("")
 
-    speech = UnaskedSpeech(Silences(database), clock, lambda: tokens, ask)
-    await speech.restore()
-    watch = Watch(speech, clock)
-    running = asyncio.create_task(speech.run())
+    attention = Attention(database, clock, lambda: tokens, lambda: {"question": 2}, wake)
+    await attention.restore()
+    watch = Watch(attention, clock)
+    running = asyncio.create_task(attention.run())
     yield watch
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -94,6 +98,9 @@ async def watching(database: Database, clock: ManualClock, tokens: int = 0) -> A
         ([ASKED, "bob: carl: hello"], ["ada"]),  # a talk among others
         ([ASKED, "bob: and who sells them?"], ["ada"]),  # one at a time
         ([ASKED, "ada: please"], ["ada"]),
+        # Whoever talks with somebody else replies to them.
+        (["bob: hi", "carl: bob: hello", ASKED, "bob: with mount"], ["ada"]),
+        (["bob: hi", ASKED, "ada: bob: do you know?"], []),
     ],
 )
 async def test_a_question_is_open_until_somebody_replies(
@@ -130,13 +137,13 @@ async def test_half_an_hour_of_pause_and_a_mute_survive_a_restart(stores: Stores
             assert await watch.passes(5 * MINUTE) == ["ada"]
             watch.hear("bob: and how do I open it?")
             assert await watch.passes(10 * MINUTE) == []
-            await watch.speech.mute(TOADS, muted=True)
+            await watch.attention.mute(TOADS, muted=True)
         async with watching(database, clock) as watch:
             watch.hear(ASKED, TOADS)
             watch.hear("bob: and how do I open it?")
             assert await watch.passes(20 * MINUTE) == []
             watch.hear("bob: and how do I open it?")
-            await watch.speech.mute(TOADS, muted=False)
+            await watch.attention.mute(TOADS, muted=False)
             watch.hear(ASKED, TOADS)
             assert await watch.passes(5 * MINUTE) == ["bob", "ada"]
 
@@ -148,11 +155,78 @@ async def test_once_a_million_tokens_are_used_questions_are_left_to_people(tmp_p
         watching(database, clock, tokens=DAILY_TOKENS) as watch,
     ):
         watch.hear(ASKED)
-        await clock.asleep_until(NOON + 5 * MINUTE)
+        await clock.asleep()
         await clock.advance(5 * MINUTE)
-        while watch.speech.open:  # noqa: ASYNC110 - it tells nobody
+        while watch.attention.is_waiting(FROGS):  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
         assert watch.asked == []
+
+
+def signals(kind: SignalKind, count: int, *, known: bool = False) -> list[Signal]:
+    return [Signal(NOON, kind, FROGS, kind, ended=NOON if known else None) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "felt"),
+    [(0, 0, 0), (0, 1, 1), (0, 3, 2), (1, 1, 0.58), (7, 1, 0.17), (7, 8, 1)],
+)
+def test_a_change_is_felt_as_a_ratio_to_what_is_known(known: int, new: int, felt: float) -> None:
+    both = signals("mention", known, known=True) + signals("mention", new)
+    assert change(both, NOON) == pytest.approx(felt, abs=0.01)
+    assert change(both, NOON + 30 * MINUTE) == 0
+
+
+@pytest.mark.parametrize(
+    ("weights", "share", "given", "reasons"),
+    [
+        ({"question": 2}, 0.0, [*signals("mention", 9), *signals("job", 9)], []),
+        ({"question": 2}, 0.999, signals("question", 1), ["question"]),
+        ({"mention": 1.5}, 0.4, signals("mention", 1), ["mention"]),
+        ({"mention": 1.5}, 0.6, signals("mention", 1), []),
+        ({"mention": 1.5}, 0.6, signals("mention", 2), ["mention", "mention"]),
+        ({"error": 1, "job": 1}, 0.9, [*signals("job", 1), *signals("error", 1)], ["job", "error"]),
+        ({"thought": 2}, 1.0, signals("thought", 5), []),
+        ({"mention": 2}, 0, [*signals("mention", 20, known=True), *signals("mention", 1)], []),
+    ],
+)
+async def test_what_signals_weigh_together_wakes_the_model_while_there_are_tokens(
+    weights: Mapping[SignalKind, float],
+    share: float,
+    given: list[Signal],
+    reasons: list[str],
+    tmp_path: Path,
+) -> None:
+    async with Database.open(tmp_path / "a.db") as database:
+        used = int(share * DAILY_TOKENS)
+        attention = Attention(database, ManualClock(NOON), lambda: used, lambda: weights, no_wake)
+        for each in given:
+            attention.feel(replace(each))
+        assert [each.kind for wake in attention.beat() for each in wake.signals] == reasons
+        if reasons:  # then there is a pause, whatever is felt
+            attention.feel(replace(given[0], place=FROGS))
+            assert attention.beat() == []
+
+
+async def test_mentions_reactions_and_silence_are_felt_beside_questions(tmp_path: Path) -> None:
+    clock = ManualClock(NOON)
+    async with Database.open(tmp_path / "a.db") as database:
+        attention = Attention(database, clock, int, lambda: {"mention": 2}, no_wake)
+        watch = Watch(attention, clock)
+        watch.hear("ada: I like Terra", nick="terra")
+        (wake,) = attention.beat()
+        assert [each.kind for each in wake.signals] == ["mention"]
+        watch.hear("ada: good night")
+        await clock.advance(29 * MINUTE)
+        attention.beat()
+        await clock.advance(MINUTE)
+        attention.beat()
+    felt = [attention.changed.get_nowait() for _ in range(attention.changed.qsize())]
+    assert [each.kind for each in felt][-1] == "silence"
+    assert felt[-1].about == "nobody has spoken for 30 minutes"
+
+
+async def no_wake(_: Wake) -> TurnResult:
+    return TurnResult("")
 
 
 class Attentive(AttentionMixin, RoomTendril):
@@ -170,9 +244,9 @@ async def test_a_tendril_of_anybodys_may_answer_or_stay_silent(
             script.say(answer) if answer else script.fail(400, "no")
             room.listen(await room.hear("den", ADA, "is this private?"))
             room.listen(await room.hear(TEA, ADA, "[nolog] and this is not logged?"))
-            assert not room.unasked.open
+            assert not room.attention.is_waiting(Place(room.name, TEA))
             room.listen(await room.hear(TEA, ADA, "does anybody know when it boils?"))
-            await clock.asleep_until(NOON + 5 * MINUTE)
+            await clock.asleep_until(NOON + timedelta(seconds=1))
             await clock.advance(5 * MINUTE)
             if answer == "At six.":
                 assert await room.next_spoken() == (TEA, answer)
@@ -180,3 +254,25 @@ async def test_a_tendril_of_anybodys_may_answer_or_stay_silent(
             assert room.spoken.empty()
         (request,) = script.requests
         assert "ada asked all a few minutes ago" in request["messages"][-1]["content"]
+
+
+async def test_another_tendril_gives_a_reason_to_speak_and_all_is_kept_without_words(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script:
+        agent = {"api_url": script.url, "timezone": "UTC", "attention": {"job": 2}}
+        agent["personas"] = {"attentive": PERSONA, "rooms": PERSONA}
+        config = Config({"agent": agent}, None, tmp_path)
+        async with ready(Attentive(config)) as room, ready(RoomTendril(config)) as other:
+            script.say("Have you read it?")
+            await other.signal("job", room.log.place("den"), "this is private")
+            await other.signal("job", Place("elsewhere", TEA), "the digest is there")
+            await other.signal("job", room.log.place(TEA), "the digest is there")
+            assert await room.next_spoken() == (TEA, "Have you read it?")
+            store = Signals(room.log.database)
+            async for _ in store.changes():
+                if kept := [each for each in await store.since(NOON) if each.paste]:
+                    break
+        (request,) = script.requests
+        assert "Something has happened here: the digest is there." in str(request["messages"][-1])
+        assert (kept[0].place, kept[0].outcome) == (room.log.place(TEA), "woke the model: spoke")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from storage.chat_log.event import Place
 from tests.kit.irc_client import IrcClient
 from tests.kit.irc_scene import Scene
 from tests.kit.irc_tendril import ROOM
@@ -35,7 +36,7 @@ class World(Scene):
 
     async def waits(self) -> None:
         """Wait until it waits with a question."""
-        await self.clock.asleep_until(self.clock.now() + 5 * MINUTE)
+        await self.clock.asleep_until(self.clock.now() + timedelta(seconds=1))
 
     @property
     def asked(self) -> int:
@@ -121,7 +122,7 @@ async def test_it_does_not_look_up_because_of(who: str, tmp_path: Path) -> None:
         await it.alice.say("Terra" if who == "private" else ROOM, text)
         await it.alice.settle()
         await it.says(it.bob, "ok")
-        assert not it.tendril.events.unasked.speech.open
+        assert not it.tendril.events.unasked.attention.is_waiting(Place("irc", ROOM))
         assert it.said() == []
 
 
@@ -132,10 +133,10 @@ async def test_once_kicked_it_is_silent_until_an_admin_wants_it_again(tmp_path: 
         await it.bob.expect(":Terra!.* JOIN ")
         await it.tendril.networks["irc"].all_joined.wait()
         await it.says(it.alice, QUESTION)
-        assert not it.tendril.events.unasked.speech.open
+        assert not it.tendril.events.unasked.attention.is_waiting(Place("irc", ROOM))
         await it.bob.ask(f".set {ROOM} proactive on", "proactive is on")
         await it.says(it.alice, "nobody knows? how do I mount a cd?")
-        assert it.tendril.events.unasked.speech.open
+        assert it.tendril.events.unasked.attention.is_waiting(Place("irc", ROOM))
 
 
 async def test_unasked_nothing_is_done_for_anybody(tmp_path: Path) -> None:

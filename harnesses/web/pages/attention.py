@@ -1,0 +1,79 @@
+"""The page of what tendrils have felt, unasked: charts of it, and whether it was worth speaking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Literal
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from harnesses.core.attention import change, pressure
+from harnesses.web.app_state import AppStateDep, ScopeDep, require_full
+from harnesses.web.auth.middleware import see_other
+from harnesses.web.rendering.charts import spark
+from harnesses.web.rendering.view import page
+from storage.queues.unasked import LIFETIME, Signal, Signals
+
+_CHARTED, _POINTS = timedelta(days=1), 144
+_LISTED = 50
+_SPARK = (288, 48)  # width and height
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/attention", dependencies=[Depends(require_full)])
+async def show_attention(request: Request, state: AppStateDep, scope: ScopeDep) -> Response:
+    """Show what was felt in each public room within a day, and the moments at which the model was
+    woken, or could have been, with precision and recall by how they were judged."""
+    now, weights = datetime.now(UTC), state.tendril.agent.attention
+    signals = await Signals(state.log.database).since(now - LIFETIME)
+    times = [now - _CHARTED * (1 - step / _POINTS) for step in range(_POINTS + 1)]
+    recent = sorted(
+        (each for each in signals if each.time > times[0]), key=lambda each: (each.place, each.kind)
+    )
+    rooms = []
+    for place, group in groupby(recent, lambda each: each.place):
+        felt = list(group)
+        values = {"together": [pressure(felt, weights, time) for time in times]}
+        for kind, same in groupby(felt, lambda each: each.kind):
+            alike = list(same)
+            values[kind] = [change(alike, time) for time in times]
+        charts = [(name, spark(found, *_SPARK), max(found)) for name, found in values.items()]
+        rooms.append((place, charts))
+    moments = []
+    for each in [each for each in signals if each.ended and _counts(each)][:_LISTED]:
+        line = await state.log.get(scope, each.event_id) if each.event_id else None
+        moments.append((each, line, await state.pastes.get(each.paste) if each.paste else None))
+    energy = [each.energy for each in reversed(recent) if each.ended]
+    return page(
+        request,
+        "attention.html",
+        rooms=rooms,
+        moments=moments,
+        energy=(spark(energy, *_SPARK), energy[-1] if energy else 1.0),
+        judged=judged(signals),
+    )
+
+
+@router.post("/attention/{number}/{verdict}", dependencies=[Depends(require_full)])
+async def judge(state: AppStateDep, number: int, verdict: Literal["good", "bad"]) -> Response:
+    """Store whether a moment was one to speak."""
+    await Signals(state.log.database).judge(number, is_good=verdict == "good")
+    return see_other(f"/attention#{number}")
+
+
+def judged(signals: Sequence[Signal]) -> tuple[int, float | None, float | None]:
+    """Return how many moments people have judged, the share of good ones among those that woke the
+    model (precision), and the share that woke it among the good ones (recall)."""
+    known = [each for each in signals if each.is_good is not None]
+    good = [each for each in known if each.is_good]
+    woke = [each for each in known if each.has_woken]
+    hits = sum(each.has_woken for each in good)
+    return len(known), *(hits / len(each) if each else None for each in (woke, good))
+
+
+def _counts(signal: Signal) -> bool:
+    return signal.has_woken or signal.kind == "question"
