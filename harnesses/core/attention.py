@@ -55,7 +55,7 @@ DAILY_TOKENS = 1_000_000
 
 _NEVER = datetime.fromtimestamp(0, UTC)
 _TALK = timedelta(minutes=15)  # for which two people who have addressed one another are in a talk
-_MAX_OTHERS = 6  # lines of other talks, after which a line that addresses nobody belongs to one
+_MAX_OTHERS = 8  # lines of other talks, after which a line that addresses nobody belongs to one
 _REACTION = timedelta(minutes=3)
 _MAX_OPEN, _MAX_PEOPLE = 20, 500  # of a room
 _QUIET = 8  # times the usual pause, and at least half an hour
@@ -406,7 +406,7 @@ class AttentionMixin(Tendril):
                 self.log.database,
                 self.clock,
                 self.accounting.fresh_today,
-                lambda: self.agent.attention,
+                lambda: self.agent.signal_weights,
                 self._speak_unasked,
                 lambda place: place if place.network == self.log.network else None,
             )

@@ -68,8 +68,8 @@ _ADVICE = {
     405: "This address does not accept this method; see /openapi.json.",
     413: TOO_LONG,
 }
-_WITH_PAGES = (attention, overview, channel, statistics, search, feeds, chat, jobs, memory, login, runs)
-PAGES = tuple(part.router for part in _WITH_PAGES)
+_SITE = (attention, overview, channel, statistics, search, feeds, chat, jobs, memory, login, runs)
+PAGES = tuple(part.router for part in _SITE)
 
 
 def create_app(state: AppState) -> FastAPI:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import tzinfo
 from functools import cached_property
 from pathlib import Path
@@ -67,9 +68,10 @@ class AgentSettings(Settings):
         description="wall time of one turn, in seconds; one call of the model may take 2/5 of it",
     )
     attention: dict[SignalKind, Annotated[float, Field(ge=0)]] = Field(
-        default_factory=lambda: {"question": 2.0},
-        description="what each kind of signal weighs (docs/attention.md): 2 wakes the model by"
-        " itself, 1.5 while half of the day's tokens are left, 1 only together with others",
+        default_factory=dict,
+        description="what kinds of signals weigh (docs/attention.md), by default question = 2 and"
+        " the others 0: 2 wakes the model by itself, 1.5 while half of the day's tokens are left,"
+        " 1 together with others",
     )
     trace_days: int = Field(
         14, ge=0, description="how long the traces of turns are kept; 0: the newest 20,000"
@@ -84,6 +86,11 @@ class AgentSettings(Settings):
     def zone(self) -> tzinfo:
         """The time zone called `zone_name`."""
         return parse_zone(self.zone_name)
+
+    @property
+    def signal_weights(self) -> Mapping[SignalKind, float]:
+        """What each kind of signal weighs; 0 for those that are not named."""
+        return {"question": 2.0, **self.attention}
 
     @property
     def server_url(self) -> str:

@@ -40,6 +40,7 @@ ORDER = [
 # Examples for keys that have no default, or a computed one.
 _SHOWN = {
     "agent.api_key": '"..."',
+    "agent.attention": "{ mention = 1.5, job = 1 }",
     "agent.max_tokens": "4000",
     "agent.personas": '{ irc = "persona.md" }',
     "agent.timezone": '"Europe/Vienna"',

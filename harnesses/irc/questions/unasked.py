@@ -51,7 +51,7 @@ class UnaskedAnswers:
             resources.database,
             resources.clock,
             resources.accounting.fresh_today,
-            lambda: resources.configuration.agent.attention,
+            lambda: resources.configuration.agent.signal_weights,
             wake,
             self._own,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Literal
@@ -20,6 +21,7 @@ from storage.queues.unasked import LIFETIME, Signal, Signals
 
 _CHARTED, _POINTS = timedelta(days=1), 144
 _LISTED = 50
+_NEVER_FELT = ("answered", "in the pause")
 _SPARK = (288, 48)  # width and height
 router = APIRouter(include_in_schema=False)
 
@@ -28,17 +30,19 @@ router = APIRouter(include_in_schema=False)
 async def show_attention(request: Request, state: AppStateDep, scope: ScopeDep) -> Response:
     """Show what was felt in each public room within a day, and the moments at which the model was
     woken, or could have been, with precision and recall by how they were judged."""
-    now, weights = datetime.now(UTC), state.tendril.agent.attention
+    now, weights = datetime.now(UTC), state.tendril.agent.signal_weights
     signals = await Signals(state.log.database).since(now - LIFETIME)
     times = [now - _CHARTED * (1 - step / _POINTS) for step in range(_POINTS + 1)]
+    # Drawn as they were felt: also those that are known since, but no question that was never felt.
+    felt = (each for each in signals if each.time > times[0] and each.outcome not in _NEVER_FELT)
     recent = sorted(
-        (each for each in signals if each.time > times[0]), key=lambda each: (each.place, each.kind)
+        (replace(each, ended=None) for each in felt), key=lambda each: (each.place, each.kind)
     )
     rooms = []
     for place, group in groupby(recent, lambda each: each.place):
-        felt = list(group)
-        values = {"together": [pressure(felt, weights, time) for time in times]}
-        for kind, same in groupby(felt, lambda each: each.kind):
+        here = list(group)
+        values = {"together": [pressure(here, weights, time) for time in times]}
+        for kind, same in groupby(here, lambda each: each.kind):
             alike = list(same)
             values[kind] = [change(alike, time) for time in times]
         charts = [(name, spark(found, *_SPARK), max(found)) for name, found in values.items()]
@@ -47,7 +51,7 @@ async def show_attention(request: Request, state: AppStateDep, scope: ScopeDep) 
     for each in [each for each in signals if each.ended and _counts(each)][:_LISTED]:
         line = await state.log.get(scope, each.event_id) if each.event_id else None
         moments.append((each, line, await state.pastes.get(each.paste) if each.paste else None))
-    energy = [each.energy for each in reversed(recent) if each.ended]
+    energy = [each.energy for each in reversed(signals) if each.ended and each.time > times[0]]
     return page(
         request,
         "attention.html",
@@ -72,7 +76,7 @@ def judged(signals: Sequence[Signal]) -> tuple[int, float | None, float | None]:
     good = [each for each in known if each.is_good]
     woke = [each for each in known if each.has_woken]
     hits = sum(each.has_woken for each in good)
-    return len(known), *(hits / len(each) if each else None for each in (woke, good))
+    return len(known), hits / len(woke) if woke else None, hits / len(good) if good else None
 
 
 def _counts(signal: Signal) -> bool:

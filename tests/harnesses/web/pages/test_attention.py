@@ -39,7 +39,7 @@ async def test_moments_are_judged_and_give_precision_and_recall(tmp_path: Path) 
         moments = page.locator("li[id]")
         await expect(moments).to_have_count(3)
         await expect(moments.nth(2)).to_contain_text(f"It says: {said}")
-        await expect(page.locator("svg.spark")).to_have_count(4)  # energy, and three of the room
+        await expect(page.locator("svg.spark")).to_have_count(4)  # and energy
         for number, verdict in ((0, "Good"), (1, "Bad"), (2, "Good")):
             await moments.nth(number).get_by_role("button", name=verdict).click()
         text = page.locator("main")
