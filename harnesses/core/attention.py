@@ -58,6 +58,7 @@ _TALK = timedelta(minutes=15)  # for which two people who have addressed one ano
 _MAX_OTHERS = 8  # lines of other talks, after which a line that addresses nobody belongs to one
 _REACTION = timedelta(minutes=3)
 _MAX_OPEN, _MAX_PEOPLE = 20, 500  # of a room
+_LOOK = 10.0  # seconds between two looks for signals of other tendrils
 _QUIET = 8  # times the usual pause, and at least half an hour
 _QUESTION_MARK = re.compile(r"\?(?=\s|$)")  # at the end of a word: addresses have a "?" inside
 # How questions begin that people end without a mark, after a greeting. What an exclamation or a
@@ -143,7 +144,7 @@ class _Question:
 
 @dataclass(slots=True)
 class _Room:
-    """What is known of a room: the open question of each person, the signals that have not faded,
+    """The state of a room: the open question of each person, the signals that have not faded,
     with whom each person last talked, and when somebody, or we unasked, last spoke."""
 
     last: datetime
@@ -361,7 +362,8 @@ class Attention:
 
     async def _feel_others(self) -> None:
         """Feel the signals that tendrils have for rooms of this one."""
-        async for _ in self._signals.changes():
+        while True:
+            await self._clock.sleep(_LOOK)
             since = self._clock.now() - COOLDOWN
             for signal in await self._keep(self._signals.unfelt(since)) or ():
                 if (place := self._own(signal.place)) and not self.silence(place).muted:

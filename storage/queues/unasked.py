@@ -1,8 +1,8 @@
-"""What attention keeps: where a tendril may speak unasked again, and the signals that it felt."""
+"""The records of attention: when a tendril may speak unasked again, and the signals that it felt."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -119,10 +119,6 @@ class Signals(Repository):
         """Store whether a signal was a moment to speak."""
         sql = "UPDATE signals SET is_good = ? WHERE id = ?"
         await self._database.execute(sql, [int(is_good), number])
-
-    def changes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever there may be a new one, for ever."""
-        return self._database.changes()
 
     async def _find(self, where: str, *values: int) -> Sequence[Signal]:
         sql = f"SELECT * FROM signals WHERE {where} ORDER BY time DESC, id DESC"

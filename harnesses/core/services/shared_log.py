@@ -22,6 +22,8 @@ from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations
+from storage.queues.unasked import Signal, Signals
+from storage.queues.unasked import SignalKind as SignalKind
 from storage.search.models import Order, SearchQuery
 from terrarium.clock import Clock
 
@@ -129,6 +131,11 @@ class TendrilLog:
         lines = split_lines(event) if keeps else [None]
         first, *_ = [self.chat_log.write(line) for line in lines]
         return first
+
+    async def signal(self, kind: SignalKind, place: Place, about: str) -> None:
+        """Store a signal for whoever speaks in a public place. Raises StorageError."""
+        if is_public(place):
+            await Signals(self.database).put(Signal(self._clock.now(), kind, place, about))
 
     def window(self, line: LoggedLine, *, last: int = _LINES) -> LogWindow:
         """Return the log window of the turn that answers a line: the `last` lines before it in its

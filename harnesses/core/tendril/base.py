@@ -25,7 +25,13 @@ from harnesses.core.services.peers import (
 )
 from harnesses.core.services.question_tools import Door, question_tools
 from harnesses.core.services.reminders import Requester
-from harnesses.core.services.shared_log import LoggedLine, conversation_name, is_public, room_name
+from harnesses.core.services.shared_log import (
+    LoggedLine,
+    SignalKind,
+    conversation_name,
+    is_public,
+    room_name,
+)
 from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.services import MediumServices
@@ -35,7 +41,6 @@ from harnesses.core.tendril.turns import Turns
 from llm.scheduling.worker import Handler, Worker
 from storage.chat_log.event import Place, Scope
 from storage.queues.reminders import Reminder
-from storage.queues.unasked import Signal, SignalKind, Signals
 from terrarium.clock import Clock, SystemClock
 from terrarium.config import Config, ConfigError
 from terrarium.supervision import ContainedTasks, root_cause, serve_until_stopped
@@ -280,9 +285,7 @@ class Tendril(ABC):
         """Give the tendril of a public room, which may be another one, a reason to speak there:
         `about` says in words of yours what has happened. Whether it wakes the model is decided by
         what its kind weighs (`[agent] attention`). Raises StorageError."""
-        if is_public(place):
-            signal = Signal(self.clock.now(), kind, place, about)
-            await Signals(self.log.database).put(signal)
+        await self.log.signal(kind, place, about)
 
     def requester(self, line: LoggedLine) -> Requester:
         """Return the `Requester` for a line: its author, asking for reminders at its place."""

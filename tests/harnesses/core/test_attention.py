@@ -155,7 +155,7 @@ async def test_once_a_million_tokens_are_used_questions_are_left_to_people(tmp_p
         watching(database, clock, tokens=DAILY_TOKENS) as watch,
     ):
         watch.hear(ASKED)
-        await clock.asleep()
+        await clock.asleep_until(NOON + timedelta(seconds=1))
         await clock.advance(5 * MINUTE)
         while watch.attention.is_waiting(FROGS):  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
@@ -263,14 +263,18 @@ async def test_another_tendril_gives_a_reason_to_speak_and_all_is_kept_without_w
         agent = {"api_url": script.url, "timezone": "UTC", "attention": {"job": 2}}
         agent["personas"] = {"attentive": PERSONA, "rooms": PERSONA}
         config = Config({"agent": agent}, None, tmp_path)
-        async with ready(Attentive(config)) as room, ready(RoomTendril(config)) as other:
+        clock = ManualClock(NOON)
+        attentive, rooms = Attentive(config, clock), RoomTendril(config, clock)
+        async with ready(attentive) as room, ready(rooms) as other:
             script.say("Have you read it?")
             await other.signal("job", room.log.place("den"), "this is private")
             await other.signal("job", Place("elsewhere", TEA), "the digest is there")
             await other.signal("job", room.log.place(TEA), "the digest is there")
+            await clock.asleep_until(NOON + timedelta(seconds=10))
+            await clock.advance(timedelta(seconds=10))
             assert await room.next_spoken() == (TEA, "Have you read it?")
             store = Signals(room.log.database)
-            async for _ in store.changes():
+            async for _ in room.log.database.changes():
                 if kept := [each for each in await store.since(NOON) if each.paste]:
                     break
         (request,) = script.requests
