@@ -89,7 +89,7 @@ class AgentSettings(Settings):
 
     @property
     def signal_weights(self) -> Mapping[SignalKind, float]:
-        """What each kind of signal weighs; 0 for those that are not named."""
+        """The weight of each kind of signal; 0 for those that are not named."""
         return {"question": 2.0, **self.attention}
 
     @property

@@ -1,4 +1,4 @@
-"""The records of attention: when a tendril may speak unasked again, and the signals that it felt."""
+"""The records of attention: when a tendril may speak unasked again, and signals that it felt."""
 
 from __future__ import annotations
 
