@@ -11,7 +11,7 @@ from typing import Any
 from storage.chat_log.opt_outs import person_of
 from storage.connection import GIVEN, Connection
 from storage.db.database import Repository, from_micros, to_micros
-from storage.memory.deletion import forget_conversation
+from storage.memory.deletion import DeletedTurn, forget_conversation, forget_people
 
 Message = dict[str, Any]
 """A message in the OpenAI chat format: role, content, tool_calls, tool_call_id."""
@@ -48,6 +48,15 @@ class Turn:
     messages: tuple[Message, ...]
     id: int = 0
     related: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationEntry:
+    """A conversation in the list of those of a room: its first question and its last turn."""
+
+    name: str
+    question: str
+    time: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,35 @@ class Conversations(Repository):
         sql = "SELECT room FROM conversations WHERE name = ?"
         row = await self._database.fetch_one(sql, [name])
         return str(row["room"]) if row else name
+
+    async def of_room(self, room: str, limit: int) -> list[ConversationEntry]:
+        """Return the `limit` conversations of a room that were held last, the newest first."""
+        rows = await self._database.fetch_all(
+            "SELECT c.name, max(t.time) AS time, (SELECT messages FROM turns f WHERE"
+            " f.conversation_id = c.id ORDER BY f.id LIMIT 1) AS first FROM conversations c"
+            " JOIN turns t ON t.conversation_id = c.id WHERE c.room = ? GROUP BY c.id, c.name"
+            " ORDER BY max(t.time) DESC LIMIT ?",
+            [room, limit],
+        )
+        return [
+            ConversationEntry(
+                row["name"],
+                str(json.loads(row["first"])[0].get("content") or ""),
+                from_micros(row["time"]),
+            )
+            for row in rows
+        ]
+
+    async def cut(self, name: str, start: int) -> None:
+        """Delete the turns of a conversation with ids from `start` on, and what was made of
+        them."""
+        room = await self.room(name)
+        turns = [
+            DeletedTurn(turn.id, room, name, turn.question_event_id)
+            for turn in await self.turns(name, start=start)
+        ]
+        if turns:
+            await forget_people(self._database, (), lambda _: False, turns)
 
     async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
         """Return where the prompt of this conversation begins, and its turns from there on, oldest

@@ -1,4 +1,4 @@
-"""The chat page: one conversation per browser, with streamed answers."""
+"""The chat page: the conversations of a person or a browser, with streamed answers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,17 @@ from harnesses.web.auth.login_delays import address_of
 from harnesses.web.auth.middleware import MAX_IMAGE_CHARS, refuse, see_other
 from harnesses.web.chat_service import answer_visitor
 from harnesses.web.rendering.text import answer_html
-from harnesses.web.rendering.view import keep, page
-from harnesses.web.visitors import COOKIE, VisitorDep
+from harnesses.web.rendering.view import page
+from harnesses.web.visitors import Visitor, VisitorDep
 from llm.messages.message import Image
 
 _LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
+FIRST = "0"
+"""The name of the conversation that a visitor has had before there were several."""
+
+_MOST_LISTED = 50  # conversations
+_LONGEST_TITLE = 80  # characters
+ConversationName = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,32}$")]
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
 Write = Callable[[dict[str, Any]], Awaitable[None]]
 
@@ -39,6 +45,11 @@ class ChatQuestion(BaseModel):
         None, description="a PNG, JPEG, GIF or WebP file in base64"
     )
 
+    conversation: ConversationName = FIRST
+    replaces: Annotated[int, Field(gt=0, lt=2**53)] | None = Field(
+        None, description="the id of a turn that this question replaces, with all after it"
+    )
+
     @field_validator("image")
     @classmethod
     def _is_an_image(cls, value: str | None) -> str | None:
@@ -48,21 +59,29 @@ class ChatQuestion(BaseModel):
 
 
 @router.get("/chat")
+@router.get("/chat/{name}")
 async def show_chat(
     request: Request,
     state: AppStateDep,
     visitor: VisitorDep,
+    name: ConversationName = "",
     about: str = "",
     selected: str = "",
 ) -> Response:
-    """Show the chat box and the conversation so far.
+    """Show the chat box and a conversation: the last one, or that of a name; `new` begins another.
 
-    The bookmarklet opens it with a draft of a question `about` a page, or the words `selected`
-    there.
+    The bookmarklet opens a new one with a draft of a question `about` a page, or the words
+    `selected` there.
     """
+    kept = state.tendril.conversations
+    entries = await kept.of_room(visitor.room, _MOST_LISTED)
+    listed = [(each.name.removeprefix(visitor.room).lstrip("/") or FIRST, each) for each in entries]
+    if name == "new" or about:
+        name = secrets.token_hex(8)
+    name = name or (listed[0][0] if listed else FIRST)
     # A bookmark of this address opens our chat page with a draft about the page that is open.
     script = (
-        f"void open({json.dumps(f'{request.base_url}chat')}+'?about='"
+        f"void open({json.dumps(f'{request.base_url}chat/new')}+'?about='"
         "+encodeURIComponent(location.href)+'&selected='+"
         f"encodeURIComponent(String(getSelection()).slice(0,{_LONGEST_SELECTION})))"
     )
@@ -71,16 +90,21 @@ async def show_chat(
     if len(about) <= _LONGEST_URL and about.startswith(("http://", "https://")):
         words = selected.strip()[:_LONGEST_SELECTION]
         draft = f"About {about}:\n\n“{words}”\n\n" if words else f"What does {about} say?"
-    turns = await state.tendril.conversations.turns(visitor.room)
+    turns = await kept.turns(_key(visitor, name))
     # Without the tool calls between a question and its answer.
     said = [
-        [str(message.get("content") or "") for message in (turn.messages[0], turn.messages[-1])]
+        (
+            turn.id,
+            *(str(each.get("content") or "") for each in (turn.messages[0], turn.messages[-1])),
+        )
         for turn in turns
     ]
     response = page(
         request,
         "chat.html",
         said=said,
+        name=name,
+        listed=[(key, each.question[:_LONGEST_TITLE], each.time) for key, each in listed],
         draft=draft,
         bookmarklet=f"javascript:{quote(script)}",
     )
@@ -91,7 +115,8 @@ async def show_chat(
 async def ask(
     request: Request, state: AppStateDep, visitor: VisitorDep, question: ChatQuestion
 ) -> Response:
-    """Stream the answer as JSON Lines: `{"text"}` for each piece, finally `{"html", "ok"}`."""
+    """Stream the answer as JSON Lines: `{"text"}` for each piece, finally `{"html", "ok"}` and, if
+    it is remembered, the id of the `turn`."""
     address = address_of(request)
     if not state.questions.try_acquire(address):
         return refuse(HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
@@ -101,21 +126,29 @@ async def ask(
         async def on_text(piece: str) -> None:
             await write({"text": piece})
 
-        name, text = visitor.room, question.text
-        reply = await answer_visitor(state.tendril, visitor, name, text, address, on_text, image)
-        await write({"html": answer_html(reply.text), "ok": reply.ok})
+        tendril, name = state.tendril, _key(visitor, question.conversation)
+        if question.replaces:
+            await tendril.turns.rewind(name, question.replaces)
+        text = question.text
+        reply = await answer_visitor(tendril, visitor, name, text, address, on_text, image)
+        last = {"html": answer_html(reply.text), "ok": reply.ok}
+        if reply.ok and (kept := await tendril.conversations.turns(name, limit=1)):
+            last["turn"] = kept[-1].id
+        await write(last)
 
     return visitor.welcome(request, StreamedAnswer(answer))
 
 
-@router.post("/chat/forget")
-async def forget(request: Request, state: AppStateDep, visitor: VisitorDep) -> Response:
-    """Delete the conversation and begin a new one."""
-    await state.tendril.clear(visitor.room)
-    response = see_other("/chat")
-    if not visitor.viewer.account:
-        keep(request, response, COOKIE, secrets.token_hex(16))
-    return response
+@router.post("/chat/{name}/forget")
+async def forget(state: AppStateDep, visitor: VisitorDep, name: ConversationName) -> Response:
+    """Delete a conversation, and begin a new one."""
+    await state.tendril.clear(_key(visitor, name))
+    return see_other("/chat/new")
+
+
+def _key(visitor: Visitor, name: str) -> str:
+    """Return the key of the visitor's conversation of a name."""
+    return visitor.conversation("" if name == FIRST else name)
 
 
 class StreamedAnswer(Response):

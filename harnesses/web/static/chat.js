@@ -1,4 +1,4 @@
-// Sends a question, and shows the answer while it is streamed.
+// Sends a question, and shows the answer while it is streamed; stops it, asks again, edits, copies.
 "use strict";
 
 const form = document.getElementById("ask");
@@ -8,7 +8,11 @@ const image = document.getElementById("image");
 const attached = document.getElementById("attached");
 const MOST = 2 * 1024 * 1024; // bytes that the server takes
 const LARGEST = 1600; // pixels of the longer side, to which images over MOST are scaled down
+const editing = document.getElementById("editing");
+const send = form.querySelector("button");
 let chosen = null;
+let edited = null; // the article of the question that the next one replaces
+let running = null; // the AbortController of the answer that is being written
 const toEnd = () => scrollTo({ top: document.documentElement.scrollHeight });
 
 function article(kind, text) {
@@ -58,16 +62,64 @@ async function encoded(file) {
   return btoa(text);
 }
 
-async function ask(text, file) {
+function button(name, act) {
+  const element = document.createElement("button");
+  element.type = "button";
+  element.className = "plain";
+  element.textContent = name;
+  element.addEventListener("click", () => act(element));
+  return element;
+}
+
+// Adds the buttons below a question and its answer.
+function equip(asked, answer) {
+  const tools = document.createElement("p");
+  tools.className = "tools";
+  const copy = async (element) => {
+    const words = answer.cloneNode(true);
+    words.querySelectorAll(".tools").forEach((each) => each.remove());
+    answer.append(words); // only what is laid out has line breaks
+    const text = words.innerText.trim();
+    words.remove();
+    await navigator.clipboard.writeText(text);
+    element.textContent = "Copied";
+  };
+  tools.append(
+    button("Copy", copy),
+    button("Again", () => running || ask(asked.firstElementChild.textContent, null, asked)),
+    button("Edit", () => edit(asked)),
+  );
+  answer.append(tools);
+}
+
+function edit(asked) {
+  edited = asked;
+  editing.hidden = !asked;
+  if (!asked) return;
+  box.value = asked.firstElementChild.textContent;
+  grow();
+  box.focus();
+}
+
+// Asks, in the place of the question `replaced` and all after it if there is one.
+async function ask(text, file, replaced) {
   document.getElementById("welcome")?.remove();
-  article("asked", file ? `${text} [image]` : text);
+  const replaces = Number(replaced?.dataset.turn) || null;
+  while (replaced && said.lastElementChild !== replaced) said.lastElementChild.remove();
+  replaced?.remove();
+  const asked = article("asked", file ? `${text} [image]` : text);
   const answer = article("answered waiting", "");
   const shown = answer.firstElementChild;
+  running = new AbortController();
+  send.textContent = "Stop";
   try {
     const response = await fetch("/chat", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(file ? { text, image: await encoded(file) } : { text }),
+      body: JSON.stringify({
+        text, replaces, conversation: form.dataset.name, image: file ? await encoded(file) : null,
+      }),
+      signal: running.signal,
     });
     if (!response.ok) throw new Error((await response.json()).error.message);
     let ended = false;
@@ -77,6 +129,7 @@ async function ask(text, file) {
       } else {
         answer.innerHTML = piece.html; // sanitized by the server
         answer.classList.toggle("failed", !piece.ok);
+        if (piece.turn) asked.dataset.turn = piece.turn;
         ended = true;
       }
       toEnd();
@@ -84,12 +137,21 @@ async function ask(text, file) {
     if (!ended) throw new Error("The answer broke off. Ask again.");
     document.getElementById("forget").hidden = false;
   } catch (error) {
-    const lost = error instanceof TypeError; // fetch throws it for network errors
-    shown.textContent = lost ? "Terrarium cannot be reached. Ask again in a moment." : error.message;
-    answer.replaceChildren(shown);
-    answer.classList.add("failed");
+    if (running.signal.aborted) {
+      answer.append(Object.assign(document.createElement("p"), {
+        className: "muted", textContent: "Stopped. This is not remembered.",
+      }));
+    } else {
+      const lost = error instanceof TypeError; // fetch throws it for network errors
+      shown.textContent = lost ? "Terrarium cannot be reached. Ask again in a moment." : error.message;
+      answer.replaceChildren(shown);
+      answer.classList.add("failed");
+    }
   } finally {
     answer.classList.remove("waiting");
+    equip(asked, answer);
+    running = null;
+    send.textContent = "Send";
     toEnd();
   }
 }
@@ -102,16 +164,19 @@ function grow() {
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const text = box.value.trim();
-  const button = form.querySelector("button");
-  if (!text || button.disabled) return;
+  if (running || !text) return;
   box.value = "";
   grow();
-  button.disabled = true;
-  const file = chosen;
+  const [file, replaced] = [chosen, edited];
   attach(null);
-  await ask(text, file);
-  button.disabled = false;
+  edit(null);
+  await ask(text, file, replaced);
   box.focus();
+});
+send.addEventListener("click", (event) => {
+  if (!running) return;
+  event.preventDefault();
+  running.abort();
 });
 
 box.addEventListener("keydown", (event) => {
@@ -131,5 +196,8 @@ image.addEventListener("change", () => {
   image.value = "";
   box.focus();
 });
+editing.querySelector("button").addEventListener("click", () => { edit(null); box.value = ""; grow(); });
+for (const answer of said.querySelectorAll(".answered")) equip(answer.previousElementSibling, answer);
+if (matchMedia("(min-width: 64rem)").matches) document.getElementById("talks").open = true;
 attached.querySelector("button").addEventListener("click", () => attach(null));
 toEnd();

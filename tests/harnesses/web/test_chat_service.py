@@ -36,7 +36,7 @@ async def test_an_answer_comes_in_pieces_and_then_formatted_or_is_one_human_sent
     *pieces, last = await ask(chat.http, "what is new?")
     assert "".join(piece["text"] for piece in pieces) == "Two **frogs**."
     assert len(pieces) > 1
-    assert last == {"html": "<p>Two <strong>frogs</strong>.</p>\n", "ok": True}
+    assert last == {"html": "<p>Two <strong>frogs</strong>.</p>\n", "ok": True, "turn": 1}
     question = script.requests[0]["messages"][-1]
     assert question["role"] == "user"
     assert question["content"].endswith("what is new?")
@@ -77,11 +77,9 @@ async def test_each_browser_has_a_conversation_of_its_own_that_can_be_forgotten(
         assert "newts" not in str(script.requests[2]["messages"])
         assert "newts" not in (await other.get("/chat")).text
     await ask(chat.http, "I keep newts")
-    before = chat.http.cookies["terrarium_chat"]
-    answer = await chat.http.post("/chat/forget")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/chat")
-    assert chat.http.cookies["terrarium_chat"] != before
-    assert "newts" not in await chat_page(chat, before)
+    answer = await chat.http.post("/chat/0/forget")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/chat/new")
+    assert "newts" not in await chat_page(chat, chat.http.cookies["terrarium_chat"])
 
 
 async def test_a_conversation_is_there_again_after_a_restart(tmp_path: Path) -> None:

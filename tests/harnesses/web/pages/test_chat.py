@@ -1,0 +1,91 @@
+"""The chat page in a browser: stop, again, edit, copy, and several conversations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.kit.browser import visit
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.web_site import web_site
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def ask(page: Page, text: str) -> None:
+    box = page.get_by_role("textbox", name="Your message")
+    await box.fill(text)
+    await box.press("Enter")
+
+
+def shown_to(script: ScriptedOpenAI) -> str:
+    """What the model was shown last."""
+    return str(script.requests[-1]["messages"])
+
+
+async def test_an_answer_is_stopped_asked_again_edited_and_copied(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
+        page = await visit(chromium, f"{site.url}/chat")
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        answers, asked = page.locator(".answered"), page.locator(".asked")
+        script.say("Frogs, mostly.")
+        await ask(page, "who lives there?")
+        await expect(answers.last).to_contain_text("Frogs, mostly.")
+        script.hang("Once upon")
+        await ask(page, "a story")
+        await expect(answers.last).to_contain_text("Once upon")
+        await page.get_by_role("button", name="Stop").click()
+        await script.client_gone()
+        await expect(answers.last).to_contain_text("Stopped.")
+        # Neither the question nor its answer is remembered.
+        script.say("A short one.")
+        await answers.last.get_by_role("button", name="Again").click()
+        await expect(answers.last).to_contain_text("A short one.")
+        assert "Once upon" not in shown_to(script)
+        await expect(asked).to_have_count(2)
+        # An edited question replaces its turn and all after it, here and for the model.
+        script.say("Toads, mostly.")
+        await answers.first.get_by_role("button", name="Edit").click()
+        await expect(page.get_by_role("status").filter(has_text="replaces")).to_be_visible()
+        await ask(page, "who lives here?")
+        await expect(answers.last).to_contain_text("Toads, mostly.")
+        await expect(asked).to_have_text(["who lives here?"])
+        assert not {"Frogs", "A short one"} & set(shown_to(script).split('"'))
+        script.say("Newts, too.")
+        await answers.last.get_by_role("button", name="Again").click()
+        await expect(answers.last).to_contain_text("Newts, too.")
+        assert "Toads" not in shown_to(script)
+        await page.reload()
+        await expect(asked).to_have_text(["who lives here?"])
+        await answers.last.get_by_role("button", name="Copy").click()
+        await expect(answers.last.get_by_role("button", name="Copied")).to_be_visible()
+        assert await page.evaluate("navigator.clipboard.readText()") == "Newts, too."
+
+
+async def test_conversations_are_apart_listed_and_deleted_one_by_one(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
+        page = await visit(chromium, f"{site.url}/chat")
+        main = page.get_by_role("log")
+        script.say("Fine animals.")
+        await ask(page, "I keep newts")
+        await expect(main).to_contain_text("Fine animals.")
+        await page.get_by_role("link", name="New conversation").click()
+        script.say("I cannot know.")
+        await ask(page, "what do I keep?")
+        await expect(main).to_contain_text("I cannot know.")
+        assert "newts" not in shown_to(script)
+        await page.goto(f"{site.url}/chat")  # the last one
+        await expect(main).to_contain_text("I cannot know.")
+        await page.get_by_role("link", name="I keep newts").click()
+        await expect(main).to_contain_text("Fine animals.")
+        await page.get_by_role("button", name="Delete this conversation").click()
+        await expect(page.get_by_role("link", name="I keep newts")).to_have_count(0)
+        await expect(page.get_by_role("link", name="what do I keep?")).to_have_count(1)
+        stranger = await visit(chromium, page.url)  # who knows the address, without the cookie
+        await expect(stranger.get_by_role("link", name="what do I keep?")).to_have_count(0)
