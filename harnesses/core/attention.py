@@ -57,7 +57,7 @@ _NEVER = datetime.fromtimestamp(0, UTC)
 _TALK = timedelta(minutes=15)  # for which two people who have addressed one another are in a talk
 _MAX_OTHERS = 8  # lines of other talks, after which a line that addresses nobody belongs to one
 _REACTION = timedelta(minutes=3)
-_MAX_OPEN, _MAX_PEOPLE = 20, 500  # of a room
+_MAX_OPEN, _MAX_FELT, _MAX_PEOPLE = 20, 100, 500  # of a room
 _LOOK = 10.0  # seconds between two looks for signals of other tendrils
 _QUIET = 8  # times the usual pause, and at least half an hour
 _QUESTION_MARK = re.compile(r"\?(?=\s|$)")  # at the end of a word: addresses have a "?" inside
@@ -260,9 +260,11 @@ class Attention:
         self._is_live.set()
 
     def feel(self, signal: Signal) -> None:
-        """Take a signal in, which counts from the next beat on."""
+        """Take a signal in, which counts from the next beat on, unless there are too many."""
         signal.outcome = "felt"
         room = self._rooms.setdefault(signal.place, _Room(signal.time, is_quiet=True))
+        if len(room.felt) >= _MAX_FELT and signal.kind != "question":
+            return
         room.felt.append(signal)
         self.changed.put_nowait(signal)
         self._is_live.set()
@@ -342,7 +344,7 @@ class Attention:
 
     async def _note(self, wake: Wake, result: TurnResult) -> None:
         """Keep what the model has said, or would have said, for as long as the signals."""
-        outcome, first = "spoke" if result.text else "silent", wake.signals[0]
+        outcome, first = "an answer" if result.text else "nothing to say", wake.signals[0]
         if result.ok and result.text and (room := self._rooms.get(wake.place)):
             room.spoke = self._clock.now()
             lines = result.quotes | {each.event_id for each in wake.signals if each.event_id}

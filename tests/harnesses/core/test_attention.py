@@ -279,4 +279,7 @@ async def test_another_tendril_gives_a_reason_to_speak_and_all_is_kept_without_w
                     break
         (request,) = script.requests
         assert "Something has happened here: the digest is there." in str(request["messages"][-1])
-        assert (kept[0].place, kept[0].outcome) == (room.log.place(TEA), "woke the model: spoke")
+        assert (kept[0].place, kept[0].outcome) == (
+            room.log.place(TEA),
+            "woke the model: an answer",
+        )

@@ -31,14 +31,16 @@ async def felt(site: WebSite, kind: SignalKind, text: str, outcome: str, paste: 
 async def test_moments_are_judged_and_give_precision_and_recall(tmp_path: Path) -> None:
     async with web_site(tmp_path) as site, browser() as chromium:
         said = "Mount <b>it</b>."
-        asked = await felt(site, "question", "how do I mount it?", "woke the model: spoke", said)
-        await felt(site, "question", "who knows?", "woke the model: silent")
+        asked = await felt(
+            site, "question", "how do I mount it?", "woke the model: an answer", said
+        )
+        await felt(site, "question", "who knows?", "woke the model: nothing to say")
         await felt(site, "question", "where is it?", "answered")
         await felt(site, "mention", "I like Terra", "faded")
         page = await visit(chromium, f"{site.url}/attention", size=PHONE)
         moments = page.locator("li[id]")
         await expect(moments).to_have_count(3)
-        await expect(moments.nth(2)).to_contain_text(f"It says: {said}")
+        await expect(moments.nth(2)).to_contain_text(f"Answer: {said}")
         await expect(page.locator("svg.spark")).to_have_count(4)  # and energy
         for number, verdict in ((0, "Good"), (1, "Bad"), (2, "Good")):
             await moments.nth(number).get_by_role("button", name=verdict).click()
