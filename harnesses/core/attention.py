@@ -300,7 +300,7 @@ class Attention:
                 self._silences[place] = Silence(now, muted=False)
                 wakes.append(Wake(place, reasons))
                 for each in reasons:
-                    self._end(each, WOKE)
+                    self._end(each, WOKE if each is reasons[0] else "a further reason")
             for each in questions:  # their time is now, or never
                 self._end(each, "not strong enough" if energy else "no tokens left")
             gone = [each for each in room.felt if now - each.time >= COOLDOWN]
@@ -350,9 +350,8 @@ class Attention:
             lines = result.quotes | {each.event_id for each in wake.signals if each.event_id}
             words = (wake.place, first.nick, result.text, (), LIFETIME, lines)
             first.paste = await self._keep(self._pastes.add(*words)) or ""
-        for each in wake.signals:
-            each.outcome = f"{WOKE}: {outcome if result.ok else 'no answer'}"
-            self.changed.put_nowait(each)
+        first.outcome = f"{WOKE}: {outcome if result.ok else 'no answer'}"
+        self.changed.put_nowait(first)
 
     async def _store(self) -> None:
         while True:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -63,7 +63,11 @@ async def show_attention(request: Request, state: AppStateDep, scope: ScopeDep) 
 
 
 @router.post("/attention/{number}/{verdict}", dependencies=[Depends(require_full)])
-async def judge(state: AppStateDep, number: int, verdict: Literal["good", "bad"]) -> Response:
+async def judge(
+    state: AppStateDep,
+    number: Annotated[int, Path(ge=1, lt=2**63)],
+    verdict: Literal["good", "bad"],
+) -> Response:
     """Store whether a moment was one to speak."""
     await Signals(state.log.database).judge(number, is_good=verdict == "good")
     return see_other(f"/attention#{number}")

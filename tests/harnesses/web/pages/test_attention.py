@@ -64,6 +64,8 @@ async def test_only_who_may_read_all_sees_and_judges(tmp_path: Path) -> None:
             assert judged.status_code == (303 if status == 200 else 401)
         evil = {"authorization": "Bearer all", "origin": "https://evil.example"}
         assert (await site.http.post("/attention/1/bad", headers=evil)).status_code == 403
-        assert (await site.http.post("/attention/1/fine", headers=headers)).status_code == 422
+        for wrong in ("1/fine", "x/good", f"{2**63}/good"):
+            answer = await site.http.post(f"/attention/{wrong}", headers=headers)
+            assert answer.status_code == 422
         (signal,) = await Signals(site.log.database).since(datetime.now(UTC) - timedelta(days=1))
         assert signal.is_good
