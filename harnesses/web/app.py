@@ -42,12 +42,12 @@ from harnesses.web.pages import (
     jobs,
     login,
     memory,
+    operation,
     overview,
     runs,
     search,
     statistics,
 )
-from harnesses.web.rendering.view import page
 from storage.db.errors import BadCursor, ServerAway
 from terrarium import __version__
 
@@ -64,11 +64,14 @@ Private conversations are never shown. Times are ISO 8601 with a time zone. An e
 # effect with any status.
 _HEADERS_OF_304 = {b"cache-control", b"etag", b"expires", b"set-cookie", b"vary"}
 _ADVICE = {
-    404: "There is no such page. The channels are at /, and /openapi.json describes the API.",
-    405: "This address does not accept this method; see /openapi.json.",
+    404: "There is no such page. The channels are at /, and the API is described at /api.",
+    405: "This address does not accept this method; the API is described at /api.",
     413: TOO_LONG,
 }
-_SITE = (attention, overview, channel, statistics, search, feeds, chat, jobs, memory, login, runs)
+_SITE = (
+    *(attention, overview, channel, statistics, search, feeds, chat, jobs, memory, login, runs),
+    operation,
+)
 PAGES = tuple(part.router for part in _SITE)
 
 
@@ -225,6 +228,8 @@ async def _answer_error(request: Request, error: Exception) -> Response:
             explained = []
             for name, each in zip(names, problems, strict=True):
                 text = str(each["msg"]).removeprefix("Value error, ")
+                if str(each["type"]).startswith("date"):  # pydantic describes its parser
+                    text = "write a day as 2026-03-01"
                 if each["type"] == "timezone_aware":
                     text += ", for example a Z at the end"
                 explained.append(f"{name}: {text}")
@@ -239,10 +244,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
             message = (
                 "An internal error occurred; the web tendril has logged the details. Try again."
             )
-    if "text/html" in request.headers.get("accept", "") and not path.startswith("/api/"):
-        response: Response = page(request, "problem.html", status=status, message=message)
-    else:
-        response = refuse(status, message, kind=kind, param=param)
+    response = refuse(request, status, message, kind=kind, param=param)
     if kind == "unavailable":
         response.headers["retry-after"] = "5"
     if kind == "internal_error":

@@ -195,9 +195,12 @@ def sparklines(
     return {_place(seen[channel_id]): tuple(each) for channel_id, each in lines.items()}
 
 
-def person(connection: Connection, scope: Scope, nick: str) -> PersonStats | None:
-    """Return the statistics of a nick in scope, None if it never spoke there."""
-    query = Query(scope=scope, nick=nick, types=SPOKEN, limit=1)
+def person(
+    connection: Connection, scope: Scope, nick: str, network: str | None = None
+) -> PersonStats | None:
+    """Return the statistics of a nick in scope, on one network or on all; None if it never spoke
+    there."""
+    query = Query(scope=scope, network=network, nick=nick, types=SPOKEN, limit=1)
     seen = channels_in(connection, query)
     last = newest_rows(connection, query, seen)
     first = query_rows(connection, query, seen, newest=False)

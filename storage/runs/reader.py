@@ -9,13 +9,14 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from storage.db.address import PostgresSchema
 from storage.db.database import Row, from_micros, to_micros
 from storage.memory.conversations import Message
 from storage.runs.runs import PartSize, Step
+from storage.usage.usage import TokenSpend, UsageAmount
 
 _LOCK_TIMEOUT = 2.0  # seconds to wait for a writer's lock
 # A conversation takes one turn at a time, and stores it before the next run begins.
@@ -129,6 +130,19 @@ async def runs_for_event(place: Path | PostgresSchema, event_id: int) -> list[Ru
     """Return the runs, without steps, that answered the question of a log event, newest first."""
     found = await _runs(place, "SELECT * FROM runs WHERE anchor = ?", event_id)
     return sorted(found, key=lambda run: run.started, reverse=True)
+
+
+async def spending(
+    place: Path | PostgresSchema, since: date
+) -> list[tuple[str, TokenSpend, UsageAmount]]:
+    """Return the tokens that each tendril has spent since a day, with its name."""
+    found = await _all_rows(place, "SELECT * FROM spending WHERE day >= ?", since.isoformat())
+    return [
+        (tendril, TokenSpend(date.fromisoformat(day), *spender), UsageAmount(*amounts))
+        for tendril, rows in found.items()
+        for day, *spender, requests, prompt, cached, completion in rows
+        for amounts in [(requests, prompt, cached, completion)]
+    ]
 
 
 async def _runs(place: Path | PostgresSchema, sql: str, *values: str | int) -> list[RunRecord]:

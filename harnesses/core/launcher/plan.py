@@ -49,13 +49,14 @@ class PortRequirement:
 
 @dataclass(frozen=True, slots=True)
 class IrcEndpoint:
-    """The IRC server and first channel of the bot, and its command prefix; `embedded` if the server
-    is a child process of `terrarium up`."""
+    """The IRC server and first channel of the bot, and its command prefix; `tls` if it speaks that,
+    `embedded` if the server is a child process of `terrarium up`."""
 
     host: str
     port: int
     channel: str
     prefix: str
+    tls: bool
     embedded: bool
 
     @classmethod
@@ -74,6 +75,7 @@ class IrcEndpoint:
             port=port or _free_port(LOOPBACK, *_IRC_PORT),
             channel=first.partition(" ")[0],  # without the channel key
             prefix=values["command_prefix"],
+            tls=bool(host and network.get("tls")),
             embedded=not host and not networks,
         )
 

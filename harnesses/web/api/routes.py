@@ -276,8 +276,8 @@ async def say(
         Param(max_length=200, description="a text that was sent with this key is not said again"),
     ] = None,
 ) -> SaidText:
-    """Have Terrarium say the text in the body on a channel, now or as soon as it is there. Needs a
-    token that may."""
+    """Have Terrarium say the text in the body on a channel, now or as soon as it is there, with the
+    name of the account, if the token has one. Needs a token that may."""
     place = await state.place_to_speak(viewer, channel)
     text = (await request.body()).decode("utf-8", "replace").strip()
     if not text or len(text) > MAX_SAID_CHARS:
@@ -286,6 +286,8 @@ async def say(
         )
     if not state.questions.try_acquire(("say", address_of(request))):
         raise HTTPException(429, "Texts come too fast; wait a few seconds.", {"Retry-After": "5"})
+    if viewer.account:
+        text = f"<{viewer.account}> {text}"
     # Who may speak on one channel must not use up the keys of another.
     own = f"say {place} {key or uuid4().hex}"
     await state.tendril.outbox.say("irc", str(place), text, key=own)

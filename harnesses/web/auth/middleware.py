@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harnesses.web.auth.login_delays import LoginDelays, address_of
 from harnesses.web.auth.tokens import AccessTokens, is_feed
+from harnesses.web.rendering.view import page
 from llm.messages.message import MAX_IMAGE_SIZE
 from storage.db.errors import Unavailable
 from terrarium.loopback import host_of, is_loopback
@@ -66,7 +67,9 @@ class SecurityMiddleware:
         except Unavailable as error:  # the database of the logins
             log.warning("web.logins_unavailable", error=str(error))
             refusal = refuse(
-                HTTPStatus.SERVICE_UNAVAILABLE, "Logins cannot be read or kept now; try again soon."
+                request,
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "Logins cannot be read or kept now; try again soon.",
             )
         if scope["method"] == "HEAD":  # FastAPI's routes know only GET; uvicorn omits the body
             scope = {**scope, "method": "GET"}
@@ -82,6 +85,7 @@ class SecurityMiddleware:
             host_of(request.headers.get("host", ""))
         ):
             return refuse(
+                request,
                 HTTPStatus.FORBIDDEN,
                 "Without a token this site answers only to loopback names such as localhost;"
                 " to use another name, set WEB_TOKEN.",
@@ -97,10 +101,12 @@ class SecurityMiddleware:
                 is_same = host.lower() == headers.get("host", "").lower()
                 is_ours = is_same and scheme in ("http", "https")
             if not is_ours:
-                return refuse(HTTPStatus.FORBIDDEN, "This must be sent from a page of this site.")
+                return refuse(
+                    request, HTTPStatus.FORBIDDEN, "This must be sent from a page of this site."
+                )
         declared = headers.get("content-length", "")
         if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
-            return refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, TOO_LONG)
+            return refuse(request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, TOO_LONG)
         # Not `request.url.path`: the scope's path is decoded, and its # would begin a fragment, so
         # "/health%23" would pass as "/health".
         path = request.scope["path"]
@@ -109,7 +115,7 @@ class SecurityMiddleware:
         for token in self._tokens.presented_tokens(request):
             holder = self._tokens.holder_of(token)
             if wait := self._delays.check(address_of(request), token, holder):
-                return ask_to_wait(wait)
+                return ask_to_wait(request, wait)
         request.state.viewer = await self._tokens.viewer(request)
         given = request.query_params.get("token")
         opened = None if given is None or is_feed(path) else self._tokens.holder_of(given)
@@ -144,6 +150,7 @@ def add_security_headers(headers: MutableHeaders, *, is_indexable: bool = False)
 
 
 def refuse(
+    request: Request,
     status: HTTPStatus,
     message: str,
     headers: dict[str, str] | None = None,
@@ -151,16 +158,27 @@ def refuse(
     kind: str = "",
     param: str | None = None,
 ) -> Response:
-    """Return a refusal as JSON, in the error format of the API (`ErrorEnvelope`)."""
+    """Return a refusal: as a page to a browser that asks for one, else as JSON, in the error format
+    of the API (`ErrorEnvelope`)."""
+    if wants_page(request):
+        response = page(request, "problem.html", status=status, error=status, message=message)
+        response.headers.update(headers or {})
+        return response
     problem = {"message": message, "type": kind or status.name.lower(), "param": param}
     return JSONResponse({"error": problem}, status, headers)
 
 
-def ask_to_wait(seconds: float) -> Response:
+def wants_page(request: Request) -> bool:
+    """Return True if a browser asks for a page, and not a program for data."""
+    is_api = request.scope["path"].startswith(("/api/", "/mcp"))
+    return "text/html" in request.headers.get("accept", "") and not is_api
+
+
+def ask_to_wait(request: Request, seconds: float) -> Response:
     """Return the 429 for an address that has sent too many wrong tokens."""
     wait = math.ceil(seconds)
     text = f"There were too many wrong tokens from your address; try again in {wait} s."
-    return refuse(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": str(wait)})
+    return refuse(request, HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": str(wait)})
 
 
 def local_path(target: str) -> str:
@@ -172,14 +190,13 @@ def local_path(target: str) -> str:
 
 def ask_to_log_in(request: Request) -> Response:
     """Return a redirect to the login page for a browser that asks for a page, else a 401."""
-    wants_page = "text/html" in request.headers.get("accept", "")
-    is_api = request.scope["path"].startswith(("/api/", "/mcp"))
-    if wants_page and request.method in ("GET", "HEAD") and not is_api:
+    if wants_page(request) and request.method in ("GET", "HEAD"):
         target = quote(
             _with_query(request, request.scope["query_string"].decode("latin-1")), safe=""
         )
         return see_other(f"/login?next={target}")
     return refuse(
+        request,
         HTTPStatus.UNAUTHORIZED,
         "Send the token of this site as `Authorization: Bearer TOKEN`; whoever runs it set it"
         " as WEB_TOKEN or as token in [web].",

@@ -23,8 +23,8 @@ class Viewer:
 
     `is_authenticated` is True if they have a token, or none is required; `has_full_access` if they
     may read all public channels, and the pages for operators. If they `may_say` something, we say
-    it on the channels of their scope. `account` is the name under which
-    they have signed in, "" if their token names nobody; `identities` are their services accounts.
+    it on the channels of their scope. `account` is the name under which they have signed in, "" if
+    their token names nobody; `identities` are their services accounts.
     `login` is the secret of their login, "" if they send the token with each request.
     """
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from anyio import CancelScope, create_task_group
 from anyio.abc import TaskGroup, TaskStatus
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harnesses.web.app_state import AppState
@@ -76,6 +77,7 @@ class McpEndpoint:
         """Pass a POST on to the session manager, once that runs; refuse every other request."""
         if self._tasks is None:
             refusal = refuse(
+                Request(scope),
                 HTTPStatus.NOT_IMPLEMENTED,
                 "This site does not serve MCP yet: whoever runs it can install the extra with"
                 f" {HOW_TO_INSTALL}, and restart it.",
@@ -83,7 +85,10 @@ class McpEndpoint:
             await refusal(scope, receive, send)
         elif scope["method"] != "POST":
             refusal = refuse(
-                HTTPStatus.METHOD_NOT_ALLOWED, "Send MCP messages by POST.", {"Allow": "POST"}
+                Request(scope),
+                HTTPStatus.METHOD_NOT_ALLOWED,
+                "Send MCP messages by POST.",
+                {"Allow": "POST"},
             )
             await refusal(scope, receive, send)
         else:

@@ -119,7 +119,7 @@ async def ask(
     it is remembered, the id of the `turn`."""
     address = address_of(request)
     if not state.questions.try_acquire(address):
-        return refuse(HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
+        return refuse(request, HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
     image = None if question.image is None else _decode(question.image)
 
     async def answer(write: Write) -> None:

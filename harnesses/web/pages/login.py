@@ -24,8 +24,10 @@ Next = Annotated[str, Param(max_length=2000)]
 
 
 @router.get("/login")
-async def show_login(request: Request, next: Next = "/") -> Response:
-    """Show the login form; `next` is the page to return to."""
+async def show_login(request: Request, state: AppStateDep, next: Next = "/") -> Response:
+    """Show the login form, unless no token is needed; `next` is the page to return to."""
+    if not state.tokens.is_required:
+        return see_other(local_path(next))
     return page(request, "login.html", next=local_path(next), wrong=False)
 
 
@@ -39,7 +41,7 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
     if tokens.is_required:
         holder = tokens.holder_of(token)
         if wait := state.delays.check(address_of(request), token, holder):
-            return ask_to_wait(wait)
+            return ask_to_wait(request, wait)
         if holder is None:
             status = HTTPStatus.UNAUTHORIZED
             return page(request, "login.html", status=status, next=target, wrong=True)

@@ -203,7 +203,7 @@ async def change_memory(request: Request, state: AppStateDep, visitor: VisitorDe
             if action == "correct":
                 if not 0 < len(text) <= max(LONGEST.values()):
                     problem = f"Write 1 to {max(LONGEST.values())} characters."
-                    return refuse(HTTPStatus.UNPROCESSABLE_ENTITY, problem)
+                    return refuse(request, HTTPStatus.UNPROCESSABLE_ENTITY, problem)
                 if numbers and await shelf.correct(view, numbers[0], text):
                     return see_other("/memory?done=corrected")
     raise HTTPException(404, "It is gone, or has changed meanwhile: look at the page again.")

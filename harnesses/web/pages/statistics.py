@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import calendar
+from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Annotated
-from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, HTTPException
 from fastapi import Query as Param
@@ -15,34 +15,41 @@ from starlette.responses import Response
 
 from harnesses.web.app_state import AppStateDep, ScopeDep
 from harnesses.web.queries import ChannelDep, in_place
-from harnesses.web.rendering.charts import bars, shade, shift_timezone
-from harnesses.web.rendering.timezones import UTC, ZoneDep, local_day
+from harnesses.web.rendering.charts import BarChart, shade, shift_timezone
+from harnesses.web.rendering.timezones import UTC, ZoneDep, local_day, zone_of
 from harnesses.web.rendering.view import page
 from storage.chat_log import statistics
 from storage.chat_log.event import SPOKEN, Place
 from storage.chat_log.event_table import Query
 from storage.log import ChatLog
 
-_MAX_NICKS = 15  # nicks
-_CHART_DAYS = 90  # in the bar chart
+_MAX_NICKS = 40  # nicks that are read, of which people and bots are told apart
+_MAX_SHOWN = 15  # people
 _RECENT_LINES = 25  # newest lines of a nick
 router = APIRouter(include_in_schema=False)
+Year = Annotated[int | None, Param(ge=1970, le=2199)]
+
+
+def is_bot(nick: str) -> bool:
+    """Return True if a nick looks like that of a bot or a service: ubottu, chanserv."""
+    name = nick.lower().rstrip("_`^0123456789-|")
+    return name.endswith(("bot", "serv")) or name.startswith("ubot")
 
 
 @router.get("/stats")
 async def show_all_stats(
-    request: Request, state: AppStateDep, scope: ScopeDep, zone: ZoneDep
+    request: Request, state: AppStateDep, scope: ScopeDep, year: Year = None
 ) -> Response:
     """Show statistics of all channels that the viewer may read."""
-    return await _stats(request, state.log, Query(scope=scope), None, zone)
+    return await _stats(request, state.log, Query(scope=scope), None, year)
 
 
 @router.get("/stats/{network}/{name:path}")
 async def show_stats(
-    request: Request, state: AppStateDep, scope: ScopeDep, place: ChannelDep, zone: ZoneDep
+    request: Request, state: AppStateDep, scope: ScopeDep, place: ChannelDep, year: Year = None
 ) -> Response:
     """Show statistics of a channel: lines over time, the nicks with the most, and answers."""
-    return await _stats(request, state.log, in_place(scope, place), place, zone)
+    return await _stats(request, state.log, in_place(scope, place), place, year)
 
 
 @router.get("/calendar/{network}/{name:path}")
@@ -52,7 +59,7 @@ async def show_calendar(
     scope: ScopeDep,
     place: ChannelDep,
     zone: ZoneDep,
-    year: Annotated[int | None, Param(ge=1970, le=2199)] = None,
+    year: Year = None,
 ) -> Response:
     """Show a year of a channel: the days with lines as links, shaded by their number."""
     query = in_place(scope, place)
@@ -62,7 +69,9 @@ async def show_calendar(
     begin, end = (datetime(each, 1, 1, tzinfo=zone) for each in (shown, shown + 1))
     days = await state.log.read(statistics.days, replace(query, since=begin, until=end), zone)
     lines = {day.date: day.lines for day in days}
-    most = max(lines.values(), default=0)
+    most, by_month = max(lines.values(), default=0), Counter[int]()
+    for day, count in lines.items():
+        by_month[day.month] += count
     # Weeks begin on Monday. Months before the first line and after the last one are left out.
     months = [
         (month, calendar.Calendar().monthdatescalendar(shown, month.month))
@@ -77,43 +86,65 @@ async def show_calendar(
         years=range(first.year, last.year + 1),
         months=months,
         lines=lines,
+        totals=by_month,
         shades={day: shade(count, most) for day, count in lines.items()},
         weekdays=calendar.day_abbr,
     )
 
 
 @router.get("/person/{nick:path}")
-async def show_person(request: Request, state: AppStateDep, scope: ScopeDep, nick: str) -> Response:
-    """Show where and how much a nick spoke, and its newest lines."""
-    person = await state.log.read(statistics.person, scope, nick)
+async def show_person(
+    request: Request,
+    state: AppStateDep,
+    scope: ScopeDep,
+    nick: str,
+    network: Annotated[str | None, Param(max_length=100)] = None,
+) -> Response:
+    """Show where and how much a nick spoke, and its newest lines, on one network: by default on the
+    one where it spoke most, as elsewhere it may be somebody else's."""
+    everywhere = await state.log.read(statistics.person, scope, nick)
+    networks = [place.network for place, _ in everywhere.places] if everywhere else []
+    chosen = network or next(iter(networks), None)
+    person = await state.log.read(statistics.person, scope, nick, chosen)
     if person is None:
         raise HTTPException(404, f"{nick} has said nothing that you may read.")
-    query = Query(scope=scope, nick=nick, types=SPOKEN, limit=_RECENT_LINES)
+    query = Query(scope=scope, network=chosen, nick=nick, types=SPOKEN, limit=_RECENT_LINES)
     recent = await state.log.find(query)
+    days = [local_day(each, UTC) for each in (person.first, person.last)]
     return page(
         request,
         "person.html",
         person=person,
-        bars=bars(person.days, _CHART_DAYS, local_day(person.last, UTC)),
+        network=chosen,
+        networks=sorted(set(networks)),
+        chart=BarChart.from_days(person.days, *days),
         recent=recent[::-1],
     )
 
 
 async def _stats(
-    request: Request, log: ChatLog, query: Query, place: Place | None, zone: ZoneInfo
+    request: Request, log: ChatLog, query: Query, place: Place | None, year: int | None
 ) -> Response:
+    zone = zone_of(request)
     totals = await log.read(statistics.stats, query, _MAX_NICKS)
-    last = local_day(totals.last or datetime.now(UTC), zone)
+    ours = await log.read(statistics.stats, replace(query, own=True), _MAX_NICKS)
+    bots = {nick for nick, _ in ours.top} | {nick for nick, _ in totals.top if is_bot(nick)}
+    first, last = (local_day(end or datetime.now(UTC), zone) for end in (totals.first, totals.last))
     days = await log.read(statistics.days, query, zone)
     heat = shift_timezone(await log.read(statistics.heat_map, query), zone, datetime.now(UTC))
     most = max(max(row) for row in heat)
+    span = (date(year, 1, 1), date(year, 12, 31)) if year else (first, last)
     return page(
         request,
         "stats.html",
         place=place,
         totals=totals,
+        bots=[each for each in totals.top if each[0] in bots],
+        people=[each for each in totals.top if each[0] not in bots][:_MAX_SHOWN],
         days_with_lines=len(days),
-        bars=bars(days, _CHART_DAYS, last),
+        chart=BarChart.from_days(days, *span),
+        year=year,
+        years=range(first.year, last.year + 1),
         heat=[[(count, shade(count, most)) for count in row] for row in heat],
         weekdays=calendar.day_abbr,
     )

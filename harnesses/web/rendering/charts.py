@@ -8,34 +8,57 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from harnesses.web.rendering.timezones import DayRange
+from harnesses.web.rendering.timezones import DayRange, short
 from storage.chat_log.statistics import DayStats, HeatMap
 
 LEVELS = 5  # shades, including the one for no lines
 _HOURS_OF_WEEK = 168
+_MAX_DAY_BARS = 366  # more days are drawn by month
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A day of a bar chart: all lines, and the answers among them, with heights from 0 to 100."""
+    """A day or a month of a bar chart: all lines, and the answers among them, with heights from 0
+    to 100."""
 
-    day: date
+    label: str
     lines: int
     replies: int
     height: float
     reply_height: float
 
 
-def bars(days: Iterable[DayStats], count: int, last: date) -> Sequence[Bar]:
-    """Return the `count` days up to `last`, including silent ones, oldest first."""
-    known = {day.date: day for day in days}
-    wanted = [last - timedelta(days=count - 1 - number) for number in range(count)]
-    shown = [known.get(day, DayStats(day, 0, 0)) for day in wanted]
-    most = max((day.lines for day in shown), default=0) or 1
-    return [
-        Bar(day.date, day.lines, day.replies, 100 * day.lines / most, 100 * day.replies / most)
-        for day in shown
-    ]
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    """The bars from the first to the last day, including silent ones, oldest first. A bar is a
+    `unit`, "day" or "month"; `most` are the lines of the highest."""
+
+    unit: str
+    bars: Sequence[Bar]
+    most: int
+
+    @classmethod
+    def from_days(cls, days: Iterable[DayStats], first: date, last: date) -> BarChart:
+        """Lay out the days from `first` to `last`, by month if they are too many."""
+        span = (last - first).days + 1
+        by_month = span > _MAX_DAY_BARS
+        counts: dict[str, list[int]] = {}  # in order
+        for number in range(span):
+            counts.setdefault(_label(first + timedelta(days=number), by_month), [0, 0])
+        for day in days:
+            if first <= day.date <= last:
+                count = counts[_label(day.date, by_month)]
+                count[0], count[1] = count[0] + day.lines, count[1] + day.replies
+        most = max((lines for lines, _ in counts.values()), default=0)
+        bars = [
+            Bar(label, lines, replies, 100 * lines / (most or 1), 100 * replies / (most or 1))
+            for label, (lines, replies) in counts.items()
+        ]
+        return cls("month" if by_month else "day", bars, most)
+
+
+def _label(day: date, by_month: bool) -> str:
+    return f"{day:%b %Y}" if by_month else short(day)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ from harnesses.core.permalinks import channel_path
 from storage.chat_log.event import Place
 
 COOKIE = "terrarium_zone"
+DEVICE_COOKIE = "terrarium_device_zone"
+"""The zone of the device, which site.js stores as long as nobody has chosen one."""
+
 UTC = ZoneInfo("UTC")
 MAX_DAYS = 7  # per page
 # In every zone, the first day begins after 1970-01-01T00:00Z, where the ids of events begin.
@@ -42,9 +45,10 @@ def zone_of(
     request: Request,
     tz: Annotated[ZoneName | None, Query(description="IANA name of a time zone")] = None,
 ) -> ZoneInfo:
-    """Return the zone in the query (`tz`, which FastAPI validates), else in the cookie, else UTC;
-    unknown names are ignored."""
-    for name in (request.query_params.get("tz"), request.cookies.get(COOKIE)):
+    """Return the zone in the query (`tz`, which FastAPI validates), else the chosen one, else that
+    of the device, else UTC; unknown names are ignored."""
+    cookies = request.cookies
+    for name in (request.query_params.get("tz"), cookies.get(COOKIE), cookies.get(DEVICE_COOKIE)):
         if name and name in zone_names():
             return ZoneInfo(name)
     return UTC

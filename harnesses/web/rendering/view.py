@@ -27,6 +27,7 @@ from harnesses.web.rendering.text import (
     strip_formatting,
 )
 from harnesses.web.rendering.timezones import (
+    COOKIE,
     UTC,
     day_path,
     in_words,
@@ -88,6 +89,8 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
         here=quote(path) + (f"?{query}" if query else ""),
         viewer=viewer,
         zone=zone_of(request),
+        # Without a choice, the browser tells its own zone (site.js).
+        has_zone=bool(tz) or COOKIE in request.cookies,
         tz=tz if tz in zone_names() else None,  # links to related pages keep it
         **values,
     )
@@ -169,4 +172,5 @@ _templates.filters |= {
     "short": short,
     "local_day": local_day,
     "in_zone": lambda time, zone: f"{time.astimezone(zone):%a %d %b %Y, %H:%M}",
+    "size": lambda size: f"{size / 1e6:,.0f} MB" if size < 1e9 else f"{size / 1e9:,.1f} GB",
 }

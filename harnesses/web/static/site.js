@@ -7,7 +7,7 @@ const LINES = ".line .when, .channels a";
 
 const keys = {
   "/": () => {
-    const box = document.querySelector(".search [name=q]") || document.querySelector(".find [name=q]");
+    const box = document.querySelector("main [name=q]") || document.querySelector(".find [name=q]");
     if (!box) return false;
     box.focus();
     box.select();
@@ -54,15 +54,23 @@ for (const button of navigator.clipboard ? document.querySelectorAll("[data-copy
   });
 }
 
+// As long as nobody has chosen a zone, times are those of this device.
+const device = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const shown = document.documentElement.dataset.zone;
+if (shown && shown !== device && sessionStorage.getItem("zone") !== device) {
+  sessionStorage.setItem("zone", device); // once: the server may not know it
+  document.cookie = `terrarium_device_zone=${device}; path=/; max-age=31536000; samesite=lax`;
+  location.reload();
+}
+
 // On the page of time zones: offers the zone of this device as a button.
 const here = document.getElementById("here");
 const zone = document.getElementById("zone");
 if (here && zone) {
-  const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const option = [...zone.options].find((each) => each.value === name);
+  const option = [...zone.options].find((each) => each.value === device);
   if (option && !option.selected) {
     const button = here.querySelector("button");
-    button.textContent = name;
+    button.textContent = device;
     button.addEventListener("click", () => { option.selected = true; zone.form.requestSubmit(); });
     here.hidden = false;
   }

@@ -46,14 +46,19 @@ async def test_the_statistics_of_a_channel_are_drawn(site: WebSite) -> None:
     async with browser() as chromium:
         page = await visit(chromium, f"{site.url}/stats/irc/%23ubuntu?tz=Asia/Tokyo")
         figures = await page.locator(".figures dd").all_inner_texts()
-        assert figures == ["756", "116", "2", "0"]
+        assert figures == ["756", "116", "2"]
         assert await page.locator(".heat rect").count() == 7 * 24
         told = await page.locator(".heat title").all_text_contents()
         thursday = (await site.get("/api/stats"))["heat_map"][3]
         assert f"{thursday[17]} lines, 02:00" in told  # of Friday, there
         assert told.index(f"{thursday[17]} lines, 02:00") == 4 * 24 + 2
-        assert await page.locator(".bars g").count() == 90
+        bars = page.locator(".bars title")
+        await expect(bars).to_have_text(["Nov 2004: 172 lines", "Oct 2009: 584 lines"])
         await expect(page.locator(".top tbody tr").first).to_contain_text("Nafallo")
+        await page.get_by_role("link", name="2009").click()
+        await expect(bars).to_have_text(["2 Oct 2009: 584 lines"])
+        await page.goto(f"{site.url}/stats?year=2006")
+        await expect(page.get_by_text("No lines from 1 Jan 2006 to 31 Dec 2006.")).to_be_visible()
 
 
 async def test_everything_together_has_statistics_too(site: WebSite) -> None:
@@ -74,7 +79,7 @@ async def test_the_calendar_leads_to_the_days_with_lines(site: WebSite) -> None:
     async with browser() as chromium:
         page = await visit(chromium, f"{site.url}/calendar/irc/%23ubuntu", size=DESKTOP)
         captions = await page.locator(".months caption").all_inner_texts()
-        assert (len(captions), captions[0], captions[-1]) == (10, "January", "October")
+        assert (len(captions), captions[0], captions[-1]) == (10, "January", "October 584")
         await expect(page.locator(".months a")).to_have_text(["1"])
         await page.keyboard.press("p")
         await page.wait_for_url("**?year=2008")
@@ -127,11 +132,32 @@ async def test_a_person_has_a_page_and_every_nick_leads_there(site: WebSite) -> 
         await site.said("a secret", nick="Nafallo", channel="eve")
         page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu?day=2004-11-15")
         await page.locator(".nick", has_text="Nafallo").first.click()
-        await expect(page.locator("h1")).to_have_text("nafallo")
+        await expect(page.locator("h1")).to_have_text("nafallo irc")
         assert (await page.locator(".figures dd").all_inner_texts())[:2] == ["49", "2"]
         await expect(page.locator(".top tbody tr")).to_contain_text(["#ubuntu", "#other"])
         await expect(page.locator(".found .line")).to_have_count(25)
         assert "a secret" not in await page.content()
+
+
+async def test_a_nick_is_one_person_on_each_network_and_bots_are_apart(tmp_path: Path) -> None:
+    events = [
+        *(event("here", nick="ada") for _ in range(2)),
+        event("there", nick="Ada", network="other"),
+        *(event("!help", nick="ubottu") for _ in range(9)),
+        event("answer", nick="Terra", own=True),
+    ]
+    async with web_site(tmp_path, events=events) as site:
+        page = (await site.http.get("/person/ada", headers=PAGE)).text
+        assert "<dd>2</dd>" in page
+        assert 'href="/person/ada?network=other"' in page
+        other = (await site.http.get("/person/ada?network=other", headers=PAGE)).text
+        assert ">there<" in other
+        assert ">here<" not in other
+        missing = await site.http.get("/person/ada?network=none", headers=PAGE)
+        assert missing.status_code == 404
+        stats = (await site.http.get("/stats", headers=PAGE)).text
+        listed = [re.findall("/person/([a-z]+)", part.lower()) for part in stats.split("<h2>Bots")]
+        assert listed == [["ada"], ["ubottu", "terra"]]
 
 
 async def test_a_nick_of_any_characters_has_a_page(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
-from harnesses.web.rendering.charts import LEVELS, bars, shade, shift_timezone, spark
+from harnesses.web.rendering.charts import LEVELS, BarChart, shade, shift_timezone, spark
 from storage.chat_log.statistics import DayStats
 
 SUMMER = datetime(2026, 7, 1, tzinfo=UTC)
@@ -22,17 +22,28 @@ def test_silent_days_have_their_place_among_the_others() -> None:
         DayStats(date(2026, 3, 3), 20, 0),
         DayStats(date(2020, 1, 1), 99, 0),
     ]
-    shown = bars(days, 4, date(2026, 3, 4))
-    assert [(bar.day.day, bar.height, bar.reply_height) for bar in shown] == [
-        (1, 50, 25),
-        (2, 0, 0),
-        (3, 100, 0),
-        (4, 0, 0),
+    shown = BarChart.from_days(days, date(2026, 3, 1), date(2026, 3, 4))
+    assert (shown.unit, shown.most) == ("day", 20)
+    assert [(bar.label, bar.height, bar.reply_height) for bar in shown.bars] == [
+        ("1 Mar 2026", 50, 25),
+        ("2 Mar 2026", 0, 0),
+        ("3 Mar 2026", 100, 0),
+        ("4 Mar 2026", 0, 0),
     ]
 
 
+def test_many_days_are_drawn_by_month() -> None:
+    days = [DayStats(date(2025, 1, 31), 1, 0), DayStats(date(2026, 3, 1), 2, 1)]
+    days.append(DayStats(date(2026, 3, 9), 2, 0))
+    shown = BarChart.from_days(days, date(2025, 1, 31), date(2026, 3, 9))
+    assert (shown.unit, shown.most, len(shown.bars)) == ("month", 4, 15)
+    assert (shown.bars[0].label, shown.bars[0].lines) == ("Jan 2025", 1)
+    assert (shown.bars[-1].label, shown.bars[-1].reply_height) == ("Mar 2026", 25)
+
+
 def test_a_chart_without_lines_is_flat() -> None:
-    assert {bar.height for bar in bars([], 3, date(2026, 3, 1))} == {0}
+    day = date(2026, 3, 1)
+    assert {bar.height for bar in BarChart.from_days([], day, day).bars} == {0}
     assert spark((0, 0), 96, 24) == spark((), 96, 24) == spark((7,), 96, 24) == ""
 
 

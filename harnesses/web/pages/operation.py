@@ -1,0 +1,78 @@
+"""The pages for operators: the tendrils, the usage of the model, and the settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from harnesses.core.effective import config_entries
+from harnesses.core.tendril.status import read_reports
+from harnesses.web.app_state import AppStateDep, require_full
+from harnesses.web.rendering.charts import BarChart
+from harnesses.web.rendering.view import page
+from storage.chat_log.event import is_private
+from storage.chat_log.statistics import DayStats
+from storage.runs import reader
+from storage.usage.usage import UsageAmount
+
+USAGE_DAYS = 30
+_MAX_PEOPLE = 20
+router = APIRouter(include_in_schema=False, dependencies=[Depends(require_full)])
+
+
+@router.get("/tendrils")
+async def show_tendrils(request: Request, state: AppStateDep) -> Response:
+    """List the tendrils with their state."""
+    card = await state.tendril.resources.catalog.card()
+    return page(request, "tendrils.html", tendrils=read_reports(state.data), card=card)
+
+
+@router.get("/usage")
+async def show_usage(request: Request, state: AppStateDep) -> Response:
+    """Show the tokens of the last 30 days by tendril, purpose and person."""
+    today = datetime.now(UTC).date()
+    begin = today - timedelta(days=USAGE_DAYS - 1)
+    spent = await reader.spending(state.runs, begin)
+    by_tendril, by_purpose, by_person = (dict[str, UsageAmount]() for _ in range(3))
+    by_day = Counter[date]()
+    for tendril, spend, amount in spent:
+        # A conversation on a channel is that of a person there (NETWORK/CHANNEL/NICK).
+        is_public = not is_private(spend.room.partition("/")[2])
+        person = spend.conversation if is_public and spend.conversation else ""
+        for table, key in (
+            (by_tendril, tendril),
+            (by_purpose, spend.purpose),
+            (by_person, person),
+        ):
+            table[key] = table.get(key, UsageAmount()) + amount
+        by_day[spend.day] += amount.tokens
+    tables = [
+        (title, sorted(table.items(), key=lambda each: -each[1].tokens)[:_MAX_PEOPLE])
+        for title, table in (
+            ("Tendril", by_tendril),
+            ("Purpose", by_purpose),
+            ("Channel and person", by_person),
+        )
+    ]
+    days = [DayStats(day, tokens, 0) for day, tokens in by_day.items()]
+    return page(
+        request,
+        "usage.html",
+        tables=tables,
+        total=sum(by_tendril.values(), UsageAmount()),
+        chart=BarChart.from_days(days, begin, today),
+    )
+
+
+@router.get("/settings")
+async def show_settings(request: Request, state: AppStateDep) -> Response:
+    """Show every setting with its value and origin, as `terrarium config show` does: secrets are
+    hidden."""
+    entries = groupby(config_entries(state.tendril.config), lambda each: each.table)
+    tables = [(table, list(each)) for table, each in entries]
+    return page(request, "settings.html", tables=tables)

@@ -1,0 +1,119 @@
+"""The first page and the pages for operators: what they tell, and to whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.queues.reminders import Owner, Reminder, Reminders
+from storage.runs.runs import Run, Runs
+from storage.usage.usage import Spending, TokenSpend, UsageAmount
+from tests.kit.web_site import event, web_site
+
+NOW = datetime.now(UTC)
+PAGE = {"accept": "text/html"}
+TOKEN, GUEST = "frogs-in-the-pond", "newts-in-the-pond"
+OWNER = PAGE | {"authorization": f"Bearer {TOKEN}"}
+SETTINGS = {
+    "token": TOKEN,
+    "public": ["irc/#open"],
+    "tokens": {"guests": {"token": GUEST, "channels": ["irc/#closed"]}},
+}
+IRC = {"server": "irc.example.org", "port": 6697, "tls": True, "channels": ["#open"]}
+ROOM = "ada!a@example.org"
+
+
+async def test_the_first_page_tells_everybody_only_what_they_may_see(tmp_path: Path) -> None:
+    events = [event(f"what is up in {each}?", channel=each) for each in ("#open", "#closed", ROOM)]
+    tables = {"irc": IRC}
+    async with web_site(tmp_path, events=events, settings=SETTINGS, tables=tables) as site:
+        async with Database.open(tmp_path / "irc.db") as database:
+            for number, each in zip(site.ids, events, strict=True):
+                run = Run(f"key{number}", f"irc/{each.channel}/ada", "standard", "terra", NOW)
+                await Runs(database).begin(
+                    replace(run, question_event_id=number, private=each.private)
+                )
+            for place, text in (("#closed", "feed the newts"), (ROOM, "call the doctor")):
+                reminder = Reminder(
+                    Owner("irc", "ada"), Place("irc", place), place == ROOM, text, NOW
+                )
+                await Reminders(database).add(reminder)
+
+        async def seen(headers: dict[str, str]) -> list[str]:
+            text = (await site.http.get("/", headers=headers)).text
+            wanted = (
+                "what is up in #open?",
+                "what is up in #closed?",
+                "feed the newts",
+                "irssi -c irc.example.org -p 6697 --tls",
+                "The agent server cannot be reached.",
+                "GB free",
+                "call the doctor",
+                f"what is up in {ROOM}?",
+            )
+            return [each for each in wanted if each in text]
+
+        assert await seen(PAGE) == ["what is up in #open?"]
+        guest = PAGE | {"authorization": f"Bearer {GUEST}"}
+        assert await seen(guest) == ["what is up in #closed?"]
+        assert len(await seen(OWNER)) == 6
+
+
+async def test_settings_are_shown_to_the_operator_without_their_secrets(tmp_path: Path) -> None:
+    async with web_site(tmp_path, settings=SETTINGS, tables={"irc": IRC}) as site:
+        page = (await site.http.get("/settings", headers=OWNER)).text
+        assert "irc.example.org" in page
+        assert TOKEN not in page
+        assert GUEST not in page
+        for path in ("/settings", "/usage", "/tendrils"):
+            refused = await site.http.get(path, headers=PAGE, follow_redirects=False)
+            assert refused.headers["location"].startswith("/login?next="), path
+
+
+async def test_usage_is_told_by_tendril_purpose_and_person_and_nobody_in_private(
+    tmp_path: Path,
+) -> None:
+    amount = UsageAmount(requests=2, prompt=3_000, cached=1_500, completion=500)
+    day = NOW.date()
+    async with web_site(tmp_path) as site:
+        assert "Nothing used yet" in (await site.http.get("/usage", headers=PAGE)).text
+        async with Database.open(tmp_path / "irc.db") as database:
+            await Spending(database).add(
+                {
+                    TokenSpend(day, "irc/#pond", "irc/#pond/ada!a@host", "answer"): amount,
+                    TokenSpend(day, f"irc/{ROOM}", f"irc/{ROOM}", "answer"): amount,
+                    TokenSpend(day, "", "", "summary"): amount,
+                    TokenSpend(day - timedelta(days=40), "", "", "old"): amount,
+                }
+            )
+        page = (await site.http.get("/usage", headers=PAGE)).text
+        assert "<dd>10,500</dd>" in page
+        assert "<dd>50%</dd>" in page
+        assert "<bdi>irc/#pond/ada</bdi>" in page
+        assert "@" not in page
+        assert ">7,000<" in page  # in private and in the background, together
+        assert "<bdi>old</bdi>" not in page
+
+
+async def test_errors_are_pages_for_browsers(tmp_path: Path) -> None:
+    async with web_site(tmp_path, settings={"token": TOKEN}) as site:
+        for number in range(6):
+            form = {"token": f"wrong{number}"}
+            answer = await site.http.post("/login", data=form, headers=PAGE)
+        assert answer.status_code == 429
+        assert "<h1>Too Many Requests</h1>" in answer.text
+        assert answer.headers["retry-after"].isdecimal()
+        assert "<h1>Not Found</h1>" in (await site.http.get("/nowhere", headers=OWNER)).text
+        day = await site.http.get("/api/messages?since=foo", headers=OWNER)
+        assert day.json()["error"]["message"] == "since: write a day as 2026-03-01"
+
+
+async def test_the_api_has_a_page_of_its_own(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site:
+        page = (await site.http.get("/api", headers=PAGE)).text
+        described = (await site.get("/openapi.json"))["paths"]
+        assert [path for path in described if f"<code>{path}</code>" not in page] == []
+        assert f"{site.url}/api/search?q=frogs+awake&amp;channel=irc%2F%23terrarium" in page
