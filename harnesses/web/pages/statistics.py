@@ -104,7 +104,7 @@ async def show_person(
     one where it spoke most, as elsewhere it may be somebody else's."""
     everywhere = await state.log.read(statistics.person, scope, nick)
     networks = [place.network for place, _ in everywhere.places] if everywhere else []
-    chosen = network or next(iter(networks), None)
+    chosen = network if network in networks else next(iter(networks), None)
     person = await state.log.read(statistics.person, scope, nick, chosen)
     if person is None:
         raise HTTPException(404, f"{nick} has said nothing that you may read.")

@@ -169,6 +169,7 @@ async def test_the_api_describes_itself_with_examples(site: WebSite) -> None:
         "/api/messages",
         "/api/messages.jsonl",
         "/api/messages/{id}/context",
+        "/api/say",
         "/api/search",
         "/api/stats",
         "/api/stream",
