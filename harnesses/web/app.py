@@ -64,8 +64,8 @@ Private conversations are never shown. Times are ISO 8601 with a time zone. An e
 # effect with any status.
 _HEADERS_OF_304 = {b"cache-control", b"etag", b"expires", b"set-cookie", b"vary"}
 _ADVICE = {
-    404: "There is no such page. The channels are at /, the API is described at /api and, for programs,"
-    " at /openapi.json.",
+    404: "There is no such page. The channels are at /, the API is described at /api and, for"
+    " programs, at /openapi.json.",
     405: "This address does not accept this method; the API is described at /api.",
     413: TOO_LONG,
 }
