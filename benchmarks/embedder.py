@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import tempfile
 from array import array
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
@@ -12,10 +14,19 @@ from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.model_files import embedder
 from agent_server.settings.models import ModelSettings
 from llm.client.client import RequestOptions
+from llm.reading.reading import MOST_TOKENS
 from storage.search.vectors import MODEL
 from terrarium.config import Config
 
 _BATCH = 64
+
+
+def kept_folder() -> Path:
+    """Return the folder of what benchmarks keep: `BENCH_LOGS`, or one in the temporary files."""
+    kept = os.environ.get("BENCH_LOGS")
+    folder = Path(kept) if kept else Path(tempfile.gettempdir()) / "terrarium-bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 class BenchEmbedder:
@@ -26,12 +37,13 @@ class BenchEmbedder:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, cache: Path) -> AsyncIterator[BenchEmbedder]:
-        """Start the model; it is fetched if it is missing. Raises PullError."""
+    async def open(cls) -> AsyncIterator[BenchEmbedder]:
+        """Start the model, with the cache in `kept_folder()`. The model is fetched if it is
+        missing. Raises PullError."""
         models = Config({}, None, Path("data")).section(ModelSettings).folder
         embedder.pull(models)
         engine = EmbeddingEngine(models)
-        with closing(sqlite3.connect(cache)) as connection:
+        with closing(sqlite3.connect(kept_folder() / "embeddings.db")) as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS made"
                 " (text TEXT, query INTEGER, vector BLOB, PRIMARY KEY (text, query))"
@@ -47,8 +59,8 @@ class BenchEmbedder:
         query: bool = False,
         model: str | None = MODEL,
     ) -> tuple[str, list[list[float]]]:
-        """Return the embeddings of texts."""
-        kind = {"input_type": "query"} if query else {}
+        """Return the embeddings of texts, of queries as they are read (`MOST_TOKENS`)."""
+        kind = {"input_type": "query", "truncate_prompt_tokens": MOST_TOKENS} if query else {}
         made = await self._engine.embeddings(
             {"input": list(texts), "encoding_format": "float", **kind}
         )

@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import chain, cycle, islice
@@ -28,7 +26,7 @@ from pathlib import Path
 
 from benchmarks import ubuntu
 from benchmarks.dialogues import Dialogue, dialogues
-from benchmarks.embedder import BenchEmbedder
+from benchmarks.embedder import BenchEmbedder, kept_folder
 from benchmarks.figure import Figure, percentile
 from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
@@ -50,7 +48,7 @@ CHANNEL = Place(NETWORK, "#ubuntu")
 CHATTER_LINES = 5_000  # lines of which the small channels have some
 _BATCH = 5_000
 _MOST = 10  # passages requested
-_VERSION = 6  # of the generated logs; increase it when their generation changes
+_VERSION = 7  # of the generated logs; increase it when their generation changes
 
 GENERAL = (
     "what is the capital of France?",
@@ -184,7 +182,7 @@ async def figures() -> AsyncIterator[Figure]:
     try:
         files = question_files()
         async with (
-            bench_embedder() as embedder,
+            BenchEmbedder.open() as embedder,
             Database.open(await history(files, embedder)) as million,
             Database.open(await chatter(files, embedder)) as channels,
             Database.open(await crowds(files, embedder)) as crowd,
@@ -377,13 +375,6 @@ def _percent(hits: Sequence[bool]) -> float:
     return 100 * sum(hits) / len(hits)
 
 
-@asynccontextmanager
-async def bench_embedder() -> AsyncIterator[BenchEmbedder]:
-    """Start the embedding model, with a cache beside the logs."""
-    async with BenchEmbedder.open(_folder() / "embeddings.db") as embedder:
-        yield embedder
-
-
 async def history(files: Sequence[QuestionFile], embedder: BenchEmbedder) -> Path:
     """Return the path of a log of LINES lines with all facts at random times, the newest with
     vectors; build it if needed. Raises NoCorpus."""
@@ -485,21 +476,14 @@ def _event(
     )
 
 
-def _folder() -> Path:
-    kept = os.environ.get("BENCH_LOGS")
-    folder = Path(kept) if kept else Path(tempfile.gettempdir()) / "terrarium-bench"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 async def _kept(
     name: str, facts: Sequence[object], events: Iterable[Event], embedder: BenchEmbedder
 ) -> Path:
     """Return the path of a log with `events`; build it if there is none with the same facts."""
     made_from = repr((_VERSION, LINES, facts, MEAN.read_text(encoding="utf-8")))
-    path = _folder() / f"{name}-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}.db"
+    path = kept_folder() / f"{name}-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}.db"
     if not path.exists():
-        with tempfile.TemporaryDirectory(dir=_folder()) as part:
+        with tempfile.TemporaryDirectory(dir=kept_folder()) as part:
             async with Database.open(Path(part) / "log.db") as database:
                 made = iter(events)
                 while batch := list(islice(made, _BATCH)):

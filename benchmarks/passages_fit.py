@@ -1,4 +1,4 @@
-"""Fit the weights of `storage/passages/score.py` and write them to its `weights.json`.
+"""Fit the model of `storage/passages/score.py` and write it to its `weights.json` and `trees.json`.
 
     python -m benchmarks.passages_fit
 
@@ -7,9 +7,10 @@ of `benchmarks/passages.py`. The weighted sum of a line's features is the log-od
 answer rather than no line at all. Questions without an answer count more, as a wrong answer is
 worse than none, and so do those about real talks, where an answer rests on the lines before it.
 Each question is asked with its vector and without one. The signs of some weights are constrained.
+Then trees are boosted on the gradient of the same loss, with the questions that have a vector.
 Cross-validation by fact estimates how well the weights generalise. The mean of the lines'
 embeddings is written to `storage/search/mean.json` first. The result is the same each time on one
-machine. Needs numpy.
+machine. Needs numpy and lightgbm.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,7 +32,6 @@ from benchmarks.passages import (
     CHATTER,
     Fact,
     QuestionFile,
-    bench_embedder,
     chatter,
     crowd_of,
     crowded,
@@ -45,9 +47,9 @@ from storage.chat_log.event import PUBLIC, SPOKEN, Scope
 from storage.chat_log.event_table import Query
 from storage.connection import Connection
 from storage.db.database import Database
-from storage.passages.passages import PEOPLE, Passage, PassageSearch, compare
-from storage.passages.score import FEATURES, WEIGHTS, chances
-from storage.search.vectors import MEAN, encode, likeness
+from storage.passages.passages import MOST_RANKED, PEOPLE, Passage, PassageSearch, compare
+from storage.passages.score import FEATURES, TREES, WEIGHTS, chances
+from storage.search.vectors import MEAN, Likeness, encode, likeness
 
 _PENALTY = 0.3  # L2 regularisation
 _FOLDS = 5
@@ -55,6 +57,18 @@ _WRONG = 1.5  # weight of a question that no line answers, if its subject is not
 _TALK = 4  # weight of a question about the talk of a small channel, which is what people ask
 _MOST = 3  # lines of the large log that are embedded for a question
 _MEAN_LINES = 5_000
+_MEANING = "meaning"
+_TREES = 150
+_BOOSTING = {
+    "learning_rate": 0.05,
+    "num_leaves": 8,
+    "min_data_in_leaf": 80,
+    "lambda_l2": 20,
+    "feature_fraction": 0.5,
+    "seed": 1,
+    "deterministic": True,
+    "verbosity": -1,
+}
 _STEPS, _LONGEST_STEP = 25, 1.5  # of Newton's method
 _POSITIVE = frozenset(
     ("coverage", "all words", "shows", "speaker", "reply",
@@ -67,14 +81,6 @@ _NEGATIVE = frozenset(
      "speaker alone", "log size", "commonplace", "link")
 )  # fmt: skip
 
-_LINES = 30  # of a question that are samples: those that are most like an answer
-_LIKELY = np.array(
-    [
-        {"coverage": 1, "meaning": 2, "meaning in talk": 2, "reply": 1, "asks": -0.3}.get(name, 0)
-        for name in FEATURES
-    ]
-)
-
 Floats = NDArray[np.float64]
 
 
@@ -86,15 +92,26 @@ class Samples:
     the fold of cross-validation that tests the question, `kind` its log and type.
     """
 
-    rows: Floats
+    rows: NDArray[np.float32]
     right: Floats
     fold: int
     kind: str
+    has_answer: bool
+
+    def ranked(self, weights: Floats) -> Samples:
+        """Return the lines that are ranked: those with the greatest log-odds by `weights`."""
+        best = np.argsort(-(self.rows @ weights), kind="stable")[:MOST_RANKED]
+        return replace(self, rows=self.rows[best], right=self.right[best])
+
+    @property
+    def knows_meaning(self) -> bool:
+        """True if the question was asked with its vector."""
+        return self.kind.endswith(_MEANING)
 
     @property
     def counts(self) -> float:
         """The weight of the question."""
-        is_wrong = not self.right.any() and " near " not in self.kind
+        is_wrong = not self.has_answer and " near " not in self.kind
         return (_TALK if self.kind.startswith("talk") else 1) * (_WRONG if is_wrong else 1)
 
 
@@ -164,7 +181,7 @@ async def _samples(
     vector = (await embedder.cached([asked.text], query=True))[asked.text]
     query = Query(scope=scope, limit=10)
     found = []
-    for known, kind in ((None, "words"), (vector, "meaning")):
+    for known, kind in ((None, "words"), (vector, _MEANING)):
 
         def read(db: Connection, known: Sequence[float] | None = known) -> list[Passage]:
             search = PassageSearch.prepare(db, asked.text, query, PEOPLE, known)
@@ -174,47 +191,60 @@ async def _samples(
         if known and log == "million":
             best = sorted(lines, key=lambda each: -each.coverage)[:_MOST]
             made = await embedder.cached([each.event.text for each in best])
-            near = {e.event.id: likeness(encode(vector), encode(made[e.event.text])) for e in best}
+            cosines = (likeness(encode(vector), encode(made[each.event.text])) for each in best)
+            near = {e.event.id: Likeness(c, c) for e, c in zip(best, cosines, strict=True)}
             lines = [
                 replace(each, likeness=near.get(each.event.id, each.likeness)) for each in lines
             ]
-        rows = np.array(list(compare(lines))).reshape(-1, len(FEATURES))
+        rows = np.array(list(compare(lines)), np.float32).reshape(-1, len(FEATURES))
         said = [(each.event.nick, each.event.text) for each in lines]
         right = np.array([float(each in asked.right) for each in said])
         if asked.right and not right.any():
             continue  # the answer is a question, or was not found
-        likely = np.argsort(-(rows @ _LIKELY + 9 * right), kind="stable")[:_LINES]
-        rows, right = rows[likely], right[likely]
-        found.append(Samples(rows, right, asked.fold, f"{log} {asked.kind} {kind}"))
+        found.append(
+            Samples(rows, right, asked.fold, f"{log} {asked.kind} {kind}", bool(asked.right))
+        )
     return found
 
 
+class Loss:
+    """The loss of a conditional logit model: for each question either one of its lines is the
+    answer, or none is. Arrays have a number for each line, `counts` one for each question."""
+
+    def __init__(self, found: Sequence[Samples]) -> None:
+        lengths = [len(each.rows) for each in found]
+        self.starts = np.cumsum([0, *lengths[:-1]])
+        self.question = np.repeat(np.arange(len(found)), lengths)
+        self.right = np.concatenate([each.right / max(1, each.right.sum()) for each in found])
+        self.counts = np.array([each.counts for each in found])
+
+    def chances(self, odds: Floats) -> Floats:
+        """Return the probability that a line is the answer."""
+        scores = np.clip(odds, -40, 40)
+        most = np.maximum(np.maximum.reduceat(scores, self.starts), 0)  # 0: the score of no line
+        raised = np.exp(scores - most[self.question])
+        whole = np.add.reduceat(raised, self.starts) + np.exp(-most)
+        return np.asarray(raised / whole[self.question], np.float64)
+
+
 def fit(found: Sequence[Samples]) -> Floats:
-    """Return the weights of a conditional logit model: for each question either one of its lines is
-    the answer, or none is.
+    """Return the weights of the linear model.
 
     They minimise the weighted log loss plus an L2 penalty within their signs, by Newton's method; a
     weight that would get the wrong sign stays 0.
     """
-    rows = np.concatenate([each.rows for each in found])
-    lengths = [len(each.rows) for each in found]
-    starts = np.cumsum([0, *lengths[:-1]])
-    question = np.repeat(np.arange(len(found)), lengths)
-    right = np.concatenate([each.right / max(1, each.right.sum()) for each in found])
-    counts = np.array([each.counts for each in found])
+    rows, loss = np.concatenate([each.rows for each in found]), Loss(found)
+    counts = loss.counts
     sign = np.array([(name in _POSITIVE) - (name in _NEGATIVE) for name in FEATURES])
     weights = np.zeros(len(FEATURES))
     weights[0] = -5
     for _ in range(_STEPS):
-        scores = np.clip(rows @ weights, -40, 40)
-        most = np.maximum(np.maximum.reduceat(scores, starts), 0)  # 0: the score of no line
-        raised = np.exp(scores - most[question])
-        chances = raised / (np.add.reduceat(raised, starts) + np.exp(-most))[question]
-        gradient = rows.T @ (counts[question] * (chances - right)) + _PENALTY * weights
+        chances = loss.chances(rows @ weights)
+        gradient = rows.T @ (counts[loss.question] * (chances - loss.right)) + _PENALTY * weights
         free = ~((sign != 0) & (weights == 0) & (sign * gradient >= 0))
         kept = rows[:, free]
-        mean = np.add.reduceat(kept * chances[:, None], starts, axis=0)
-        hessian = kept.T @ (kept * (counts[question] * chances)[:, None])
+        mean = np.add.reduceat(kept * chances[:, None], loss.starts, axis=0)
+        hessian = kept.T @ (kept * (counts[loss.question] * chances)[:, None])
         hessian += _PENALTY * np.eye(kept.shape[1]) - mean.T @ (mean * counts[:, None])
         step = np.zeros(len(FEATURES))
         step[free] = np.linalg.solve(hessian, gradient[free])
@@ -223,20 +253,44 @@ def fit(found: Sequence[Samples]) -> Floats:
     return weights
 
 
-def report(found: Sequence[Samples], weights: Mapping[int, Floats]) -> None:
+def boost(found: Sequence[Samples], weights: Floats) -> lightgbm.Booster:
+    """Return trees that correct the log-odds by `weights`, of the lines that are ranked for the
+    questions that have a vector."""
+    known = [each.ranked(weights) for each in found if each.knows_meaning]
+    known = [each for each in known if each.right.any() or not each.has_answer]
+    rows = np.concatenate([each.rows for each in known])
+    loss = Loss(known)
+
+    def objective(odds: Floats, _: lightgbm.Dataset) -> tuple[Floats, Floats]:
+        chances = loss.chances(odds)
+        counts = loss.counts[loss.question]
+        return counts * (chances - loss.right), counts * np.maximum(chances * (1 - chances), 1e-4)
+
+    data = lightgbm.Dataset(rows, loss.right, init_score=rows @ weights)
+    return lightgbm.train({**_BOOSTING, "objective": objective}, data, _TREES)
+
+
+def packed(node: Mapping[str, Any]) -> Any:
+    """Return a tree of LightGBM as `storage.passages.score` reads it."""
+    if "leaf_value" in node:
+        return round(node["leaf_value"], 4)
+    branches = (packed(node[f"{side}_child"]) for side in ("left", "right"))
+    return [node["split_feature"], round(node["threshold"], 6), *branches]
+
+
+def report(found: Sequence[Samples], odds: Sequence[Floats]) -> None:
     """Print by kind how often the right line is the first, and how often the first one is shown as
     a possible or as the sure answer; where a line is right, only if it is that one.
 
-    `weights` has for each fold those fitted without it.
+    `odds` has the log-odds of the lines of each question.
     """
     for kind in sorted({each.kind for each in found}):
-        group = [each for each in found if each.kind == kind]
+        group = [(each, own) for each, own in zip(found, odds, strict=True) if each.kind == kind]
         first, perhaps, sure = 0, 0, 0
-        for each in group:
-            scores = each.rows @ weights[each.fold]
-            best = int(np.argmax(scores))
-            counts = bool(each.right[best]) or not each.right.any()
-            chance = chances([float(score) for score in scores])[best]
+        for each, own in group:
+            best = int(np.argmax(own))
+            counts = bool(each.right[best]) or not each.has_answer
+            chance = chances(own.tolist())[best]
             first += bool(each.right[best])
             perhaps += counts and chance >= PERHAPS
             sure += counts and chance >= SURE
@@ -256,18 +310,34 @@ async def write_mean(embedder: BenchEmbedder) -> None:
 
 async def all_samples() -> list[Samples]:
     """Write the mean, then return all samples."""
-    async with bench_embedder() as embedder:
+    async with BenchEmbedder.open() as embedder:
         await write_mean(embedder)
         return await samples(embedder)
 
 
 def main() -> None:
-    """Print cross-validated results, then write the weights fitted to all seen questions."""
+    """Print cross-validated results, then write the model fitted to all seen questions."""
     found = asyncio.run(all_samples())
-    parts = {fold: fit([each for each in found if each.fold != fold]) for fold in range(_FOLDS)}
-    report(found, parts)
-    weights = {name: round(float(w), 2) for name, w in zip(FEATURES, fit(found), strict=True)}
-    WEIGHTS.write_text(json.dumps(weights, indent=1) + "\n", encoding="utf-8")
+    odds, tested = [np.empty(0)] * len(found), list(found)
+    for fold in range(_FOLDS):
+        others = [each for each in found if each.fold != fold]
+        weights = fit(others)
+        trees = boost(others, weights)
+        for number, each in enumerate(found):
+            if each.fold == fold:
+                best = each.ranked(weights)
+                odds[number] = best.rows @ weights
+                if each.knows_meaning:
+                    odds[number] += trees.predict(best.rows, raw_score=True)
+                tested[number] = best
+    report(tested, odds)
+    weights = fit(found)
+    named = {name: round(float(each), 2) for name, each in zip(FEATURES, weights, strict=True)}
+    WEIGHTS.write_text(json.dumps(named, indent=1) + "\n", encoding="utf-8")
+    boosted = boost(found, weights).dump_model()["tree_info"]
+    roots = (packed(each["tree_structure"]) for each in boosted)
+    lines = ",\n".join(json.dumps(each, separators=(",", ":")) for each in roots)
+    TREES.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ Multinomial logistic regressions, by kind, by language, and of small talk by cou
 embeddings of the sentences as queries, less their mean and scaled to length one, and over their
 hashed pieces. A fifth of the sentences, left out of a first fit, estimates how often the kind is
 right; the unseen half is never read here (`make bench-reading` counts it). The result is the same
-each time on one machine. Takes some ten minutes on two cores. Needs numpy and scipy.
+each time on one machine. Embedding takes some ten minutes on two cores, once; fitting two. Needs
+numpy and scipy.
 """
 
 from __future__ import annotations
@@ -23,12 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from agent_server.engines.embeddings import EmbeddingEngine
-from agent_server.model_files import embedder
-from agent_server.settings.models import ModelSettings
+from benchmarks.embedder import BenchEmbedder
 from llm.reading.classifier import BUCKETS, DIMENSIONS, PIECES_LENGTH, WEIGHTS, buckets
-from llm.reading.reading import MOST_TOKENS, shorten
-from terrarium.config import Config
+from llm.reading.reading import shorten
 
 SENTENCES = Path(__file__).parent / "questions" / "reading"
 LANGUAGES = ("de", "en", "es", "fr", "it", "pl")
@@ -54,19 +52,10 @@ def _labelled(path: Path) -> list[tuple[str, str]]:
 
 async def embed(texts: Sequence[str]) -> Floats:
     """Return the embeddings of texts as queries, of shape (texts, 384). Raises PullError."""
-    models = Config({}, None, Path("data")).section(ModelSettings).folder
-    embedder.pull(models)
-    engine = EmbeddingEngine(models)
-    async with engine.lifespan():
-        made = await engine.embeddings(
-            {
-                "input": [shorten(text) for text in texts],
-                "input_type": "query",
-                "encoding_format": "float",
-                "truncate_prompt_tokens": MOST_TOKENS,
-            }
-        )
-    return np.array([each["embedding"] for each in made["data"]], np.float32)
+    asked = [shorten(text) for text in texts]
+    async with BenchEmbedder.open() as embedder:
+        made = await embedder.cached(asked, query=True)
+    return np.array([made[text] for text in asked], np.float32)
 
 
 @dataclass(frozen=True, slots=True)

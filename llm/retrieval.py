@@ -23,28 +23,34 @@ from storage.chat_log.event_table import Query
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.log import ChatLog
-from storage.passages.passages import LINES_AFTER, PEOPLE, LineFilter, Passage, find_passages
+from storage.passages.passages import (
+    LINES_AFTER,
+    MOST_RANKED,
+    PEOPLE,
+    LineFilter,
+    Passage,
+    find_passages,
+)
 from storage.passages.words import asks
 from storage.search.models import SearchPage
 from storage.search.query_parser import ParsedQuery, parse
 from storage.search.vectors import (
     DIMENSIONS,
     MAX_TEXT_LENGTH,
-    MIN_TEXT_LENGTH,
     MODEL,
+    Likeness,
     VectorIndex,
     encode,
     find_near,
     likeness,
 )
 
-SURE = 0.65
+SURE = 0.75
 """The score from which on a line is given as the answer."""
-PERHAPS = 0.2
+PERHAPS = 0.25
 """The score from which on a line is given as a possible answer."""
 
 _MAX_ANSWERS = 3  # lines that are shown for a text typed into a search
-_CANDIDATES = 30  # lines that are ranked anew when some of them are embedded
 _MAX_EMBEDDED = 3  # lines that are embedded for a question
 _HOPELESS = 0.02  # the score below which a line is not worth that
 _PATIENCE = 0.5  # seconds to wait for embeddings; without them words alone decide
@@ -129,20 +135,19 @@ class Retrieval:
         out is found. Raises Unavailable.
         """
         vector = vector or await self._embed_question(question)
-        wanted = replace(within, limit=max(within.limit, _CANDIDATES))
+        wanted = replace(within, limit=max(within.limit, MOST_RANKED))
         found = await self.log.read(find_passages, question, wanted, line_filter, vector)
         best = [
             each.event
             for each in found.items[:_MAX_EMBEDDED]
-            if each.likeness is None
-            and each.score >= _HOPELESS
-            and len(each.event.text) >= MIN_TEXT_LENGTH
+            if each.likeness is None and each.score >= _HOPELESS
         ]
         texts = [event.text[:MAX_TEXT_LENGTH] for event in best]
         if vector and best and (made := await self._embed(texts)):
             asked = encode(vector)
-            lines = zip(best, made, strict=True)
-            found = found.with_likeness({e.id: likeness(asked, encode(each)) for e, each in lines})
+            near = [likeness(asked, encode(each)) for each in made]
+            known = zip(best, near, strict=True)
+            found = found.with_likeness({e.id: Likeness(each, each) for e, each in known})
         return Found(found.items[: within.limit], found.searched_back_to)
 
     async def answers(self, text: str, within: Query, line_filter: LineFilter = PEOPLE) -> Found:

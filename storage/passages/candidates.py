@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nlargest
@@ -17,7 +17,7 @@ from storage.chat_log.event_table import id_range
 from storage.connection import GIVEN, Connection, Dialect
 from storage.db.sqlite import Interrupted, interruptible
 from storage.log_index import PARTITION_BITS, nick_tag, text_index
-from storage.passages.score import WeighedQuestion
+from storage.passages.score import WeighedQuestion, names
 from storage.passages.words import QuestionWord, index_terms, is_number, rarity
 from storage.search.planner import LineConditions
 from storage.search.scanner import LAST_ID
@@ -35,6 +35,8 @@ _BUDGETS = {Dialect.SQLITE: 0.08, Dialect.POSTGRES: 0.24}
 _MAX_WALL_TIME = 0.5  # seconds of wall-clock time in all
 _MAX_WEIGHT = 7.0  # greatest weight of a word
 _MAX_NUMBER_WEIGHT = 3.0  # greatest weight of a number, which may be about anything
+_MAX_NICKS = 3  # people whom a word may name
+_LAST_CHARACTER = chr(0x10FFFF)
 _PRIOR_LINES = 3_000  # lines of ordinary English by which frequencies in the log are smoothed
 
 
@@ -58,10 +60,11 @@ class PassageIndex:
         self._partitions = [(row["number"], row["lines"]) for row in rows]
         self._indexed = sum(int(lines) for _, lines in self._partitions) or 1
         self.lines = self._indexed  # within the conditions, whatever their words
+        self._channels = json.dumps(list(conditions.channels.rows))
         if conditions.channels.others:
             rows = connection.execute(
                 f"SELECT sum(lines) FROM totals WHERE channel_id IN {GIVEN}",
-                [json.dumps(list(conditions.channels.rows))],
+                [self._channels],
             )
             self.lines = min(self.lines, int(rows.fetchone()[0] or 0))
         self._index = text_index(connection)
@@ -70,15 +73,28 @@ class PassageIndex:
         self._until = self._clock() + _BUDGETS[connection.dialect]
         self._patience = time.monotonic() + _MAX_WALL_TIME
 
-    def nicks(self, words: Sequence[QuestionWord]) -> frozenset[str]:
-        """Return the roots of those words that are also nicks of people who have spoken."""
-        sql = "SELECT EXISTS (SELECT 1 FROM people_days WHERE nick = ?)"
-        spoken = (self._connection.execute(sql, [word.forms[0]]).fetchone()[0] for word in words)
-        return frozenset(word.root for word, is_nick in zip(words, spoken, strict=True) if is_nick)
+    def speakers(self, words: Sequence[QuestionWord]) -> dict[str, dict[str, int]]:
+        """Return how many lines the people whom a word names have said, by nick, by the word's
+        root; without words that name nobody."""
+        sql = (
+            "SELECT nick, sum(lines) AS said FROM people_days"
+            f" WHERE nick >= ? AND nick < ? AND own = 0 AND channel_id IN {GIVEN}"
+            f" GROUP BY nick ORDER BY said DESC LIMIT {_MAX_NICKS}"
+        )
+        found = {}
+        for word in words:
+            begin = word.forms[0]
+            rows = self._connection.execute(sql, [begin, begin + _LAST_CHARACTER, self._channels])
+            said = {row["nick"]: int(row["said"]) for row in rows}
+            if named := {nick: said[nick] for nick in said if word.root in names(nick)}:
+                found[word.root] = named
+        return found
 
-    def frequencies(self, words: Sequence[QuestionWord]) -> tuple[dict[str, int], int]:
-        """Return how many of the newest lines have each word, by its root, and about how many lines
-        were counted."""
+    def frequencies(
+        self, words: Sequence[QuestionWord], speakers: Mapping[str, Mapping[str, int]]
+    ) -> tuple[dict[str, int], int]:
+        """Return how many of the newest lines have each word or are by the people whom it names, by
+        its root, and about how many lines were counted."""
         counts = {word.root: 0 for word in words}
         sampled = 0
         for number, lines in self._partitions:
@@ -91,6 +107,8 @@ class PassageIndex:
             sampled += lines
             if sampled > _SAMPLE_LINES:
                 break
+        for root, said in speakers.items():
+            counts[root] += sampled * min(sum(said.values()), self.lines) // self.lines
         return counts, sampled
 
     def with_all(self, terms: tuple[tuple[Phrase, ...], ...], most: int) -> list[int]:
@@ -157,12 +175,15 @@ class IndexPlan:
 
 
 def plans(
-    asking: WeighedQuestion, counts: Mapping[str, int], counted: int, nicks: Collection[str]
+    asking: WeighedQuestion,
+    counts: Mapping[str, int],
+    counted: int,
+    speakers: Mapping[str, Mapping[str, int]],
 ) -> Iterator[IndexPlan]:
     """Yield the lookups for a question, its rarest words first.
 
     A rare word is looked up alone, a common one together with any other word of the question. A
-    word that is in `nicks` also finds what this person said with any other word.
+    word that names one of `speakers` also finds what this person said with any other word.
     """
     words = sorted(asking.question.words, key=lambda word: counts[word.root])
     # A word in a greater share of the lines is common: to read all of these would exceed
@@ -177,8 +198,9 @@ def plans(
         if others and counts[word.root] > share * max(counted, 1):
             terms = (own, others)
         yield IndexPlan(terms, asking.weights[word.root])
-        if word.root in nicks and others:
-            yield IndexPlan((others,), asking.weights[word.root], word.forms[0])
+        if others:
+            for nick in speakers.get(word.root, ()):
+                yield IndexPlan((others,), asking.weights[word.root], nick)
 
 
 def weight_of(word: QuestionWord, count: int, counted: int) -> float:

@@ -7,10 +7,12 @@ the log whatever their words, and those near in meaning are scored one by one
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import nlargest
+from operator import itemgetter
 
 from storage.chat_log.event import SPOKEN, Event
 from storage.chat_log.event_table import Query, event_of, find, query_rows, rows_of
@@ -26,10 +28,10 @@ from storage.passages.score import (
     SpokenLine,
     WeighedQuestion,
     chances,
+    correction,
     log_odds,
     with_context,
     with_meaning,
-    with_meaning_in_talk,
 )
 from storage.passages.words import (
     QuestionWord,
@@ -50,6 +52,8 @@ _MAX_FOLLOWED_QUESTIONS = 5  # questions whose replies are scored
 _REPLY_WINDOW_MS = 3_600_000  # ids, which are milliseconds, within which a reply follows
 _TALK_MS = 3 * _REPLY_WINDOW_MS  # within which a line belongs to the talk before it
 _NOTABLE = 0.1  # score of the line before another, from which on it is shown with that
+MOST_RANKED = 30
+"""Lines that are ranked for a question."""
 LINES_AFTER = 2
 """Lines after another that are shown with it if it is not surely the answer."""
 _MAX_AROUND = 8  # older lines around which others are scored
@@ -62,16 +66,14 @@ _RELATIONS = (_COVERAGE, _REPLY, FEATURES.index("coverage before"))
 class Passage:
     """A line and its score, the probability that it answers the question.
 
-    `values` are its features of words, `likeness` the cosine of its vector and the question's,
-    `in_talk` that of its vector after the line before it, None if one of them is missing. Of the
-    best passage the score counts its neighbours, `alone` is its own, and `needs_before` tells
-    whether the line before it may well be the answer.
+    `values` are its features of words, `likeness` is that of its meaning to the question's, None if
+    one of them is unknown. Of the best passage the score counts its neighbours, `alone` is its own,
+    and `needs_before` tells whether the line before it may well be the answer.
     """
 
     event: Event
     values: Sequence[float]
-    likeness: float | None = None
-    in_talk: float | None = None
+    likeness: Likeness | None = None
     score: float = 0.0
     alone: float = 0.0
     needs_before: bool = False
@@ -80,6 +82,11 @@ class Passage:
     def coverage(self) -> float:
         """The share of the weight of the question's words that the line has."""
         return self.values[_COVERAGE]
+
+    @property
+    def nearness(self) -> float:
+        """The likeness of the line alone, 0 if that is unknown."""
+        return self.likeness.alone if self.likeness else 0.0
 
     @property
     def is_related(self) -> bool:
@@ -104,7 +111,7 @@ class Passages:
     searched_back_to: datetime | None = None
     searched_up_to: datetime | None = None
 
-    def with_likeness(self, likeness: Mapping[int, float]) -> Passages:
+    def with_likeness(self, likeness: Mapping[int, Likeness]) -> Passages:
         """Return the passages ranked anew with the likeness of some lines, by event id."""
         items = self.items
         known = [replace(e, likeness=likeness.get(e.event.id, e.likeness)) for e in items]
@@ -112,20 +119,27 @@ class Passages:
 
 
 def rank(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
-    """Return passages with their scores, best first, without those whose text repeats an earlier
-    one's, ignoring case.
+    """Return the best `MOST_RANKED` passages with their scores, best first, without those whose
+    text repeats an earlier one's, ignoring case.
 
     The score of the first is the probability that it or one of the lines that are shown with it has
     the answer, that of another that this one is it.
     """
     found = sorted(passages, key=lambda each: each.event.id)
-    odds = list(map(log_odds, compare(found)))
-    scores = dict(zip((each.event.id for each in found), chances(odds), strict=True))
+    rough = (
+        (log_odds(values), values, each) for each, values in zip(found, compare(found), strict=True)
+    )
+    hopeful = nlargest(MOST_RANKED, rough, key=itemgetter(0))
+    by_meaning = any(each.likeness is not None for each in found)
+    odds = [linear + by_meaning * correction(values) for linear, values, _ in hopeful]
+    scores: defaultdict[int, float] = defaultdict(float)
+    for (*_, each), chance in zip(hopeful, chances(odds), strict=True):
+        scores[each.event.id] = chance
     # Log-odds in steps of 0.5, which is about their precision, make lines equal that are about as
     # good; then their age decides.
     sign = 1 if oldest else -1
     best = sorted(
-        zip(found, odds, strict=True),
+        zip((each for *_, each in hopeful), odds, strict=True),
         key=lambda each: (-round(2 * each[1]), sign * each[0].event.id),
     )
     unlike = _distinct(each for each, _ in best)
@@ -153,7 +167,7 @@ def _with_contexts(passages: Sequence[Passage]) -> Iterator[Passage]:
         talk = talks.setdefault((passage.event.network, passage.event.channel), [])
         since = passage.event.id - _TALK_MS
         before = [
-            LineBefore(each.event.nick, each.values, each.likeness or 0.0)
+            LineBefore(each.event.nick, each.values, each.nearness)
             for each in talk[-MOST_BEFORE:]
             if each.event.id >= since
         ]
@@ -164,16 +178,16 @@ def _with_contexts(passages: Sequence[Passage]) -> Iterator[Passage]:
 def compare(passages: Sequence[Passage]) -> Iterator[Sequence[float]]:
     """Yield the features of each passage, including those that compare its likeness with the best
     one of the others."""
-    alone = nlargest(2, (each.likeness for each in passages if each.likeness is not None))
-    in_talk = nlargest(2, (each.in_talk for each in passages if each.in_talk is not None))
+    known = [each.likeness for each in passages if each.likeness]
+    alone = nlargest(2, (each.alone for each in known))
+    in_talk = nlargest(2, (each.in_talk for each in known))
     for each in passages:
-        values = each.values
-        if each.likeness is not None and len(alone) == 2:
-            values = with_meaning(values, each.likeness, alone[each.likeness == alone[0]])
-        if each.in_talk is not None and len(in_talk) == 2:
-            best_other = in_talk[each.in_talk == in_talk[0]]
-            values = with_meaning_in_talk(values, each.in_talk, best_other)
-        yield values
+        like = each.likeness
+        if like is None or len(known) == 1:
+            yield each.values
+        else:
+            others = Likeness(alone[like.alone == alone[0]], in_talk[like.in_talk == in_talk[0]])
+            yield with_meaning(each.values, like, others)
 
 
 def _distinct(passages: Iterable[Passage]) -> list[Passage]:
@@ -290,10 +304,11 @@ class PassageSearch:
         self._line_filter = line_filter
         self._opt_out_rules = rules(connection)
         self._index = PassageIndex(connection, conditions, oldest=line_filter.oldest)
-        counts, counted = self._index.frequencies(asked.words)
+        speakers = self._index.speakers(asked.words)
+        counts, counted = self._index.frequencies(asked.words, speakers)
         weights = {word.root: weight_of(word, counts[word.root], counted) for word in asked.words}
         self._asking = WeighedQuestion(asked, weights, self._index.lines)
-        self._plans = list(plans(self._asking, counts, counted, self._index.nicks(asked.words)))
+        self._plans = list(plans(self._asking, counts, counted, speakers))
         self._vectors = LineVectors(connection, vector) if vector else None
         self._reached: int | None = None
 
@@ -354,7 +369,7 @@ class PassageSearch:
         found, asked = [], []
         for passage in _with_contexts([*heard, *self._around(heard, known)]):
             event = passage.event
-            same = max(passage.coverage, passage.likeness or 0)
+            same = max(passage.coverage, passage.nearness)
             # A line that asks the same is no answer, but may have been given one.
             if same >= _SAME_QUESTION and asks(event.text):
                 asked.append((same, event))
@@ -366,11 +381,7 @@ class PassageSearch:
         """Return what people have said among events."""
         said = [event for event in events if not self._leaves_out(event)]
         likeness = self._vectors.likeness([each.id for each in said]) if self._vectors else {}
-        known = [likeness.get(each.id, Likeness()) for each in said]
-        return [
-            Passage(event, self._values(event), like.alone, like.in_talk)
-            for event, like in zip(said, known, strict=True)
-        ]
+        return [Passage(each, self._values(each), likeness.get(each.id)) for each in said]
 
     def _around(self, heard: Sequence[Passage], recent: Collection[int]) -> list[Passage]:
         """Return the lines before and after the best of those that are older than the `recent` ids,
@@ -380,7 +391,7 @@ class PassageSearch:
         if query.nick:
             return []  # they are somebody else's
         around: dict[int, Event] = {}
-        for each in nlargest(_MAX_AROUND, older, key=lambda e: max(e.coverage, e.likeness or 0)):
+        for each in nlargest(_MAX_AROUND, older, key=lambda e: max(e.coverage, e.nearness)):
             event = each.event
             here = replace(query, network=event.network, channel=event.channel, limit=MOST_BEFORE)
             last = min(query.before_id or LAST_ID, event.id + _TALK_MS)

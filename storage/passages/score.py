@@ -1,10 +1,11 @@
-"""The probability that a line answers a question: a conditional logit model of features of the two.
+"""The probability that a line answers a question: a conditional logit model of features of the two,
+and gradient-boosted trees that correct it where the meaning is known.
 
 The features are of words and of meaning, the latter by embeddings (storage/search/vectors.py), if
-both have one, and of the lines just before it. `weights.json` is written by
-`benchmarks/passages_fit.py`, which fits it to questions about facts among real lines of #ubuntu and
-about the talk of small channels, and to questions that nobody there has answered. So a score
-is about a probability, and one threshold holds for a channel of forty lines and a log of a million.
+both have one, and of the lines just before it. `weights.json` and `trees.json` are written by
+`benchmarks/passages_fit.py`, which fits them to questions about facts among real lines of #ubuntu
+and about the talk of small channels, and to questions that nobody there has answered. So a score is
+about a probability, and one threshold holds for a channel of forty lines and a log of a million.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from storage.passages.words import (
     Expected,
@@ -26,8 +28,10 @@ from storage.passages.words import (
     stem,
     tokens,
 )
+from storage.search.vectors import Likeness
 
 WEIGHTS = Path(__file__).with_name("weights.json")
+TREES = Path(__file__).with_name("trees.json")
 FEATURES = (
     "bias",
     "coverage",
@@ -57,7 +61,6 @@ FEATURES = (
     "coverage without meaning",
     "meaning in talk",
     "outstanding in talk",
-    "no meaning in talk",
     "coverage before",
     "meaning before",
     "meaning of a question before",
@@ -100,11 +103,12 @@ class SpokenLine:
         """Tokenize what `nick` said."""
         words = tokens(text)
         stems = [stem(word) for word in words]
-        return cls(text, words, stems, set(stems), _names(nick))
+        return cls(text, words, stems, set(stems), names(nick))
 
 
 @lru_cache(1_024)
-def _names(nick: str) -> frozenset[str]:
+def names(nick: str) -> frozenset[str]:
+    """Return a nick and the stems of its words, by which people call its owner."""
     return frozenset({nick.lower(), *map(stem, tokens(nick))})
 
 
@@ -163,7 +167,7 @@ class WeighedQuestion:
             float(self.question.is_state and not heaviest and _states(line, matched)),
             0.0,  # the chance that it is a reply
             # Until the meaning is known:
-            *(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, coverage, 0.0, 0.0, 1.0),
+            *(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, coverage, 0.0, 0.0),
             *(0.0, 0.0, 0.0, 0.0, 0.0),  # without the lines before it
         ]
 
@@ -206,30 +210,20 @@ def _misspelt(word: str, other: str) -> bool:
     return swapped or rest[1:] == others[1:] or rest == others[1:] or rest[1:] == others
 
 
-def with_meaning(values: Sequence[float], likeness: float, best_other: float) -> list[float]:
-    """Return the features of a line with the likeness of its meaning to the question's, the cosine
-    of their vectors, and the best one of all other lines."""
+def with_meaning(values: Sequence[float], likeness: Likeness, best_other: Likeness) -> list[float]:
+    """Return the features of a line with the likeness of its meaning to the question's, and the
+    best ones of all other lines."""
+    alone = likeness.alone
     known = {
-        "meaning": likeness,
-        "outstanding": likeness - best_other,
-        "meaning and words": likeness * values[_COVERAGE],
-        "meaning without a word": likeness * values[_MISSING],
-        "meaning in a large log": likeness * values[_SIZE],
+        "meaning": alone,
+        "outstanding": alone - best_other.alone,
+        "meaning and words": alone * values[_COVERAGE],
+        "meaning without a word": alone * values[_MISSING],
+        "meaning in a large log": alone * values[_SIZE],
         "no meaning": 0.0,
         "coverage without meaning": 0.0,
-    }
-    return [known.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
-
-
-def with_meaning_in_talk(
-    values: Sequence[float], likeness: float, best_other: float
-) -> list[float]:
-    """Return the features of a line with the likeness of its meaning after the line before it, and
-    the best one of all other lines."""
-    known = {
-        "meaning in talk": likeness,
-        "outstanding in talk": likeness - best_other,
-        "no meaning in talk": 0.0,
+        "meaning in talk": likeness.in_talk,
+        "outstanding in talk": likeness.in_talk - best_other.in_talk,
     }
     return [known.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
 
@@ -276,6 +270,18 @@ def log_odds(values: Sequence[float]) -> float:
     return sum(weights[name] * value for name, value in zip(FEATURES, values, strict=True))
 
 
+def correction(values: Sequence[float]) -> float:
+    """Return what to add to the log-odds of a line with these features if the question's meaning is
+    known: how much a likeness counts depends on the words, and neither on the other alone."""
+    total = 0.0
+    for node in _trees():
+        while isinstance(node, list):
+            feature, most, low, high = node
+            node = low if values[feature] <= most else high
+        total += node
+    return total
+
+
 def chances(odds: Sequence[float]) -> list[float]:
     """Return the probabilities, from 0 to 1, that each of some lines answers the question, by their
     `log_odds`: one of them does, or none."""
@@ -283,6 +289,16 @@ def chances(odds: Sequence[float]) -> list[float]:
     raised = [math.exp(each - most) for each in odds]
     whole = sum(raised) + math.exp(-most)
     return [each / whole for each in raised]
+
+
+_Node: TypeAlias = float | list[Any]
+"""A tree: its value, or [index of a feature, the most for the first branch, two branches]."""
+
+
+@cache
+def _trees() -> Sequence[_Node]:
+    found: list[_Node] = json.loads(TREES.read_text(encoding="utf-8"))
+    return found
 
 
 @cache

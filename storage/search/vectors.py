@@ -40,8 +40,7 @@ MEAN = Path(__file__).with_name("mean.json")
 
 RECENT_LINES = 1_000
 """The newest lines of each channel that get a vector."""
-MIN_TEXT_LENGTH = 8
-"""Characters of a line that has a vector: a shorter one means little by itself."""
+_MIN_TEXT_LENGTH = 8  # characters of a line below which it means little by itself
 
 MAX_TEXT_LENGTH = 240
 """Characters of a line that are embedded."""
@@ -59,7 +58,7 @@ SELECT * FROM events WHERE channel_id = ? AND {_SPOKEN} AND id < ? ORDER BY id D
 _NEWEST = f"""
 SELECT * FROM (SELECT * FROM events
     WHERE channel_id = ? AND {_SPOKEN} ORDER BY id DESC LIMIT {RECENT_LINES}) AS newest
-WHERE id > ? AND length(text) >= {MIN_TEXT_LENGTH}
+WHERE id > ? AND length(text) > 0
     AND NOT EXISTS (SELECT 1 FROM vectors WHERE event_id = id)"""
 
 
@@ -89,7 +88,7 @@ def _mean() -> Sequence[float]:
 @dataclass(frozen=True, slots=True)
 class LineText:
     """The texts of a line that has no vectors yet: alone, and after the line `before_id` that it
-    follows, "" if it follows none."""
+    follows, "" if it follows none. A short line has only the latter, as `text`."""
 
     id: int
     text: str
@@ -103,15 +102,17 @@ class LineText:
         if before is None or event.time - before.time > _TALK:
             return cls(event.id, text)
         in_talk = f"{before.nick}: {before.text[:MAX_TEXT_LENGTH]} / {event.nick}: {text}"
+        if len(text) < _MIN_TEXT_LENGTH:
+            return cls(event.id, in_talk, before.id)
         return cls(event.id, text, before.id, in_talk)
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The cosines of the vectors of a question and a line, alone and `in_talk`, None without."""
+    """The cosines of the vectors of a question and a line, alone and `in_talk`."""
 
-    alone: float | None = None
-    in_talk: float | None = None
+    alone: float
+    in_talk: float
 
 
 class LineVectors:
@@ -149,7 +150,7 @@ class LineVectors:
         rows = self._connection.execute(sql, [json.dumps(list(ids))])
         return {
             event_id: Likeness(
-                likeness(self._asked, vector), likeness(self._asked, in_talk) if in_talk else None
+                likeness(self._asked, vector), likeness(self._asked, in_talk or vector)
             )
             for event_id, vector, in_talk in rows
         }
@@ -162,7 +163,7 @@ def find_near(connection: Connection, vector: Sequence[float], within: Query) ->
     conditions = LineConditions(connection, replace(within, own=False), ParsedQuery())
     vectors = LineVectors(connection, vector)
     found = vectors.likeness(vectors.nearest(conditions, 2 * within.limit))
-    near = {event_id: each.alone or 0.0 for event_id, each in found.items()}
+    near = {event_id: each.alone for event_id, each in found.items()}
     hides, hits = rules(connection).hides, []
     least = _LEAST_SHARE * max(near.values(), default=0.0)
     for event_id in sorted((each for each in near if near[each] >= least), key=lambda i: -near[i]):

@@ -163,9 +163,9 @@ async def test_the_newest_lines_of_a_channel_get_vectors(tmp_path: Path) -> None
     embedder = Embedder()
     async with filled(tmp_path, [*events, said("short", 2_000)]) as (database, _, ids):
         newest = await LineEmbedding(database, embedder).embed_missing()
-        assert newest == ids[-2]
-        assert await stored(database) == 999
-        assert embedder.asked[0] == "a line of some length 1009"
+        assert newest == ids[-1]
+        assert await stored(database) == 1_000
+        assert embedder.asked[:2] == ["short", "a line of some length 1009"]
 
 
 async def test_a_vector_goes_with_its_event(tmp_path: Path) -> None:
@@ -177,19 +177,19 @@ async def test_a_vector_goes_with_its_event(tmp_path: Path) -> None:
 
 
 async def test_a_line_is_embedded_alone_and_after_the_one_before_it(tmp_path: Path) -> None:
-    events = [said("who has the key of the shed?", 0), said("gordon has it", 1)]
+    asked, answer = "who has the key of the shed?", "gordon has it"
+    events = [said(asked), said(answer, 1), said("yes", 2), said("an hour later", 63)]
     embedder = Embedder()
-    async with filled(tmp_path, [*events, said("an hour later", 62)]) as (database, log, ids):
+    async with filled(tmp_path, events) as (database, log, ids):
         await LineEmbedding(database, embedder).embed_missing()
-        in_talk = "ada: who has the key of the shed? / ada: gordon has it"
-        assert sorted(embedder.asked) == sorted(
-            [*(event.text for event in events), "an hour later", in_talk]
-        )
+        # By itself a short line means nothing.
+        in_talk = [f"ada: {asked} / ada: {answer}", f"ada: {answer} / ada: yes"]
+        assert sorted(embedder.asked) == sorted([asked, answer, "an hour later", *in_talk])
         # What the first line says is also in the second one's vector.
         await deletion.remove(log.database, ids[:1])
-        assert await stored(database) == 1
-        await LineEmbedding(database, embedder).embed_missing()
         assert await stored(database) == 2
+        await LineEmbedding(database, embedder).embed_missing()
+        assert await stored(database) == 3
         assert embedder.asked[-1] == "gordon has it"
 
 
