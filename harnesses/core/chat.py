@@ -94,7 +94,9 @@ class ChatMedium(Medium[TalkRequest]):
         if self._open.is_full(request.person):
             return PrivateReply(TOO_MANY)
         with self._open.hold(request.person):
-            await self._tendril.turn(replace(request.turn, text=request.words, command=command))
+            model = request.model or request.turn.model
+            turn = replace(request.turn, text=request.words, command=command, model=model)
+            await self._tendril.turn(turn)
         return ""
 
     async def reply(self, request: TalkRequest, reply: Reply) -> None:
@@ -244,6 +246,8 @@ class ChatTendril(Tendril):
         line = self.log.record(place, who, text, may_log=may_log)
         given = self.commands.find(found, self.chat_request(line, found.words)) if found else None
         self.listen(line, asked=given is not None)
+        if self.commands.tells.is_awaited(who, place.network):
+            self.spawn(self.commands.tells.deliver(self.chat_request(line, "")))
         if given:
             command, request = given
             person = who.room(str.lower)
@@ -291,6 +295,7 @@ class ChatTendril(Tendril):
         async with super().open_resources():
             self._medium = ChatMedium(self, self.nick, self.prefix)
             self.commands = CommandTable(self._medium, owner=self)
+            await self.commands.tells.load()
             clock = asyncio.get_running_loop().time
             self._people = TokenBuckets(self.per_minute / 60, clock, refusals_cost=True)
             yield

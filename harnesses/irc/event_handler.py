@@ -70,6 +70,7 @@ class EventHandler:
     async def prepare(self) -> None:
         """Restore the state that survives a restart. Raises StorageError."""
         await self.unasked.prepare()
+        await self.commands.tells.load()
         await self._playback.prepare()
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
@@ -133,6 +134,14 @@ class EventHandler:
                 self.unasked.on_message(request, asked)
             if behaviour.titles and asked is None:
                 self._titles.on_message(request)
+        tells = self.commands.tells
+        if (
+            tells.awaited
+            and event.type in ("PRIVMSG", "ACTION")
+            and tells.is_awaited(heard.who, network.name)
+            and policy.should_process(heard)
+        ):
+            services.spawn(tells.deliver(policy.request(heard, "", first)))
         if asked and answers:
             self._carry_out(asked, policy.request(heard, asked.words, first))
 

@@ -2,9 +2,10 @@
 
 Erased are: the events, with their vectors; the bot's replies to them, and its lines that quote
 them; in every tendril's store, turns in which the person asked something or that quote them, with
-the memories made of these turns and their traces; memories about the person; their reminders; long
-answers, and messages waiting in the outbox, that quote them. What others have said stays, even if
-it is about the person. Deleted words are overwritten in the files, indexes and write-ahead logs.
+the memories made of these turns and their traces; memories about the person; their reminders, and
+what they were to be told; long answers, and messages waiting in the outbox, that quote them. What
+others have said stays, even if it is about the person. Deleted words are overwritten in the files,
+indexes and write-ahead logs.
 
 A text quotes an event if that was recorded when the text was made (`llm.messages.message`). Words
 are not compared: whoever says what stands in somebody else's private conversation, and then asks to
@@ -43,6 +44,7 @@ from storage.memory.skills import SkillTable
 from storage.privacy.audit_log import AuditLog
 from storage.privacy.pending_erasures import PendingErasure, PendingErasures, erasure_lock
 from storage.queues.reminders import Owner, Reminders
+from storage.queues.tells import Tells
 from storage.runs.runs import Runs
 from storage.usage.usage import Spending
 
@@ -352,12 +354,12 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> None:
     await forget_people(database, names, theirs, turns)
     await scrub(database)
     await Runs(database).forget(ids, network, names)
-    reminders = Reminders(database)
-    if isinstance(person, NamedPerson):
-        await reminders.forget_named(person.network, person.nick, person.account)
-    else:
-        await reminders.forget(person.owner)
-    await reminders.forget_asked(ids)
+    for kept in (Reminders(database), Tells(database)):
+        if isinstance(person, NamedPerson):
+            await kept.forget_named(person.network, person.nick, person.account)
+        else:
+            await kept.forget(person.owner)
+        await kept.forget_asked(ids)
     await Spending(database).forget_names()
     await SkillTable(database).forget_of(names)
     await AuditLog(database).forget(network, names, erasure.hosts)

@@ -76,7 +76,12 @@ class QuestionCommands(Generic[R]):
         self._medium, self._known = medium, known
 
     async def terrarium(self, request: R) -> Reply:
-        """terrarium QUESTION: ask me"""
+        """terrarium [@MODEL] QUESTION: ask me, or another of my models"""
+        if request.words.startswith("@"):
+            name, _, words = request.words[1:].partition(" ")
+            if not await self._medium.tendril.resources.catalog.card(name):
+                return PrivateReply(f"I have no model {name[:60]}.")
+            request = replace(request, model=name, words=words.strip())
         if not request.words:
             return f"Ask me something: {self._medium.prefix(request.place)}{ASK_COMMAND} QUESTION"
         if exact := await self._plain_command(request, Reading(request.words)):
@@ -163,7 +168,11 @@ class QuestionCommands(Generic[R]):
         own = self._medium.tendril.resources
         persona = own.configuration.prompts.personas.choose(self._medium.persona(request))
         resolve = own.catalog.resolve
-        name = await resolve(self._medium.model(request)) or await resolve(persona.model)
+        name = (
+            request.model
+            or await resolve(self._medium.model(request))
+            or await resolve(persona.model)
+        )
         profile = Profile.from_card(await own.catalog.card(name))
         found = plain_command(reading, profile, facts)
         return (self._known[found.name], replace(request, words=found.words)) if found else None

@@ -117,6 +117,7 @@ class CommandRequest:
       `scope` is what of the log they may read.
     - `person` is the key under which memory keeps what is theirs.
     - `pending_event` is its line on the way into the log, without an event if it is not logged.
+    - `model` is the one that a question names, "" for that of the place.
     """
 
     place: Place
@@ -128,6 +129,7 @@ class CommandRequest:
     admin: bool
     person: str
     rights: Rights = frozenset
+    model: str = ""
 
     @property
     def nick(self) -> str:
@@ -260,6 +262,10 @@ class Medium(ABC, Generic[R]):
     def web_address(self) -> str | None:
         """The base URL of the web pages for people there; None while they have none."""
         return web_address(self.tendril.config)
+
+    def readable_scope(self, request: R) -> Scope:
+        """Return what of the log the author of a request may read, elsewhere too."""
+        return request.scope
 
     def home(self, request: R) -> Scope:
         """Return the part of the log that an author calls "here"."""

@@ -10,6 +10,7 @@ from typing import Any, Generic, overload
 
 from harnesses.core.commands.log import LogCommands
 from harnesses.core.commands.memory import MemoryCommands
+from harnesses.core.commands.people import PeopleCommands, WaitingTells
 from harnesses.core.commands.privacy import PrivacyCommands
 from harnesses.core.commands.questions import QuestionCommands
 from harnesses.core.commands.reminders import ReminderCommands
@@ -72,7 +73,7 @@ class CommandTable(Generic[R]):
     """The commands in `known`, by name: each is a method that returns the reply, "" for none.
 
     `of_admins` are those of the medium for admins only, `owner` is the tendril whose methods marked
-    with `@command` come last.
+    with `@command` come last. `tells` are what people are to be told.
     """
 
     def __init__(
@@ -86,6 +87,8 @@ class CommandTable(Generic[R]):
         questions = QuestionCommands(medium, self.known)
         self.known |= dict.fromkeys(QUESTION_COMMANDS, questions.terrarium)
         self.known |= commands_of(LogCommands(medium, self.known))
+        self.tells = WaitingTells(medium)
+        self.known |= commands_of(PeopleCommands(medium, self.tells))
         self.known |= commands_of(questions) | {"help": self.help}
         for kind in (MemoryCommands, ReminderCommands, PrivacyCommands):
             self.known |= commands_of(kind(medium))

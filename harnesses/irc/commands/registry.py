@@ -14,7 +14,7 @@ from harnesses.irc.protocol.message import sanitize
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.unasked import UnaskedAnswers
 from harnesses.irc.services import BotServices
-from storage.chat_log.event import Place
+from storage.chat_log.event import Place, Scope
 
 
 class IrcMedium(Medium[IrcRequest]):
@@ -59,6 +59,10 @@ class IrcMedium(Medium[IrcRequest]):
         if request.private and not request.network.is_channel(request.place.channel):
             return ()
         return request.network.roster.nicks(request.place.channel)
+
+    def readable_scope(self, request: IrcRequest) -> Scope:
+        """Return what the author of a request may read: in private also their channels."""
+        return self._questions.log_views.readable_scope(request)
 
     def model(self, request: IrcRequest) -> str:
         """Return the name of the model in the place of a request."""

@@ -128,7 +128,7 @@ class QuestionHandler:
     """The handler of the questions, and the runner of commands, of all people on all networks."""
 
     def __init__(self, services: BotServices, log_views: LogViews) -> None:
-        self._services, self._log_views = services, log_views
+        self._services, self.log_views = services, log_views
         self._concurrency, self._progress = ConcurrencyLimit(), ProgressSigns(services)
         self._open: dict[StreamingReply, IrcRequest] = {}
         # The questions of each conversation with an open one, in order; one that is answered while
@@ -192,7 +192,7 @@ class QuestionHandler:
                 await request.pending_event.wait_visible()
                 return await reply.finish(result)
 
-            window, line = self._log_views.for_question(request), request.pending_event
+            window, line = self.log_views.for_question(request), request.pending_event
             self._open[reply] = request
             self._asked.setdefault(conversation, []).append(reply)
             try:
@@ -243,7 +243,7 @@ class QuestionHandler:
                 network, channel, behaviour.command_prefix, private=request.private
             ),
             persona=behaviour.persona,
-            model=behaviour.model,
+            model=request.model or behaviour.model,
             private=request.private,
             keeps=request.pending_event.event is not None,  # not logged, so not remembered
             origin=request.origin,
@@ -260,13 +260,13 @@ class QuestionHandler:
         services, place = self._services, request.place
         settings, question = services.networks.settings, request.pending_event
         lifetime = timedelta(hours=settings.paste_hours)
-        scope = self._log_views.readable_scope(request) if logs else EMPTY_SCOPE
+        scope = self.log_views.readable_scope(request) if logs else EMPTY_SCOPE
         address = functools.cache(lambda: services.web_address)
         pastes = PasteTools(
             services.sender.pastes, place, request.nick, lifetime, address, question
         )
         door = Door(  # the tools of every tendril; those of IRC alone follow
-            log=self._log_views.tools(place, scope, before),
+            log=self.log_views.tools(place, scope, before),
             address=address,
             requester=request.requester,
             find_other=functools.partial(other_requester, services, request),

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import os
 import re
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from harnesses.core.scaffold import Kind, scaffold
-from terrarium import ChatTendril, Config
+from storage.queues.tells import Tells
+from terrarium import ChatTendril, Config, Identity
 from tests.kit.command import environment_without_settings
 from tests.kit.irc_client import irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
@@ -62,6 +63,12 @@ REPLIES = (
     (".clear", "Forgotten: our conversation of 1 turn."),
     (".stop", "There is nothing to stop"),
     (".more", "There is no more."),
+    (".seen ada", "You are here."),
+    (".seen @zork", "I know no z\u200b?ork."),
+    (".tell", r"Whom, and what[?] \.tell NICK TEXT"),
+    (".tell zork: milk", "I know no zork: I tell only|What is not logged is kept for nobody else."),
+    (".ask @big why", "I have no model big."),
+    (".ask @terra what is the answer to everything", "Forty-two."),
     (".nolog for bob", "Nobody can ask that for others"),
     (".forget me", "yours|Forgotten: our conversation"),
 )
@@ -71,7 +78,7 @@ REPLIES = (
 async def irc(data: Path, url: str) -> AsyncIterator[Ask]:
     async with (
         embedded_ircd() as ircd,
-        irc_tendril(irc_config(data, ircd.port, url)),
+        irc_tendril(irc_config(data, ircd.port, url, irc={"channel_per_minute": 6_000})),
         irc_member(ircd.port, "ada") as ada,
     ):
 
@@ -88,7 +95,7 @@ async def terminal(data: Path, url: str) -> AsyncIterator[Ask]:
         *(sys.executable, "-m", "harnesses.cli", "chat", "--data", str(data)),
         stdin=PIPE,
         stdout=PIPE,
-        env=environment_without_settings() | {"AGENT_API_URL": url, "PATH": os.environ["PATH"]},
+        env=environment_without_settings() | {"AGENT_API_URL": url, "LOGNAME": "ada"},
     )
     assert process.stdin
     assert process.stdout
@@ -113,7 +120,7 @@ async def scaffolded(data: Path, url: str) -> AsyncIterator[Ask]:
 async def letters(data: Path, url: str, **more: Any) -> AsyncIterator[Any]:
     """The tendril of `terrarium new letters --kind chat`, in this process; its rate limit apart."""
     name = f"terrarium_letters{len(sys.modules)}"
-    folder = scaffold("letters", data, Kind.CHAT) / "terrarium_letters"
+    folder = scaffold("letters", Path(mkdtemp(dir=data)), Kind.CHAT) / "terrarium_letters"
     folder.rename(folder.with_name(name))
     sys.path.insert(0, str(folder.parent))
     try:
@@ -160,6 +167,40 @@ async def test_every_command_has_the_same_reply_on_every_medium(
         async with door(tmp_path, script.url) as ask:
             for words, pattern in REPLIES:
                 await ask(words, pattern)
+
+
+async def test_who_was_away_is_told_what_others_wanted_once_and_nobody_else_is(
+    tmp_path: Path,
+) -> None:
+    told = r"ada wants you to know \(.* UTC\): buy milk"
+    async with ScriptedOpenAI() as script:
+        async with letters(tmp_path, script.url) as tendril, tcp(tendril) as ada:
+            async with tcp(tendril, "bob") as bob:
+                await bob("good night", "<bob> good night")
+            await ada(".seen BOB", "bob .* on .* UTC: good night")
+            await ada(".tell bob buy milk", "I will tell bob that when they speak.")
+            for _ in range(2):
+                await ada(".tell bob eat", "I will tell bob")
+            await ada(".tell bob sleep", "Too much waits for bob already.")
+        async with letters(tmp_path, script.url) as tendril:  # restarted
+            async with tcp(tendril, "bobby") as bobby:
+                await bobby("hello", "<bobby> hello")
+            await tendril.privacy.opt_out(Identity("eve", "eve", "127.0.0.1"))
+            async with tcp(tendril, "bob") as bob, tcp(tendril) as ada:
+                assert (await bob("hello", "wants")).startswith("<Terra> bob: ada wants")
+                assert not await Tells(tendril.database).for_person("letters", "bobby", None)
+                async with tcp(tendril, "eve") as eve:
+                    await eve("hello", "<eve> hello")
+                await ada(".tell eve hi", "I know no eve: I tell only people who have spoken here.")
+                await ada(".ping", "pong")
+                await tendril.log.chat_log.flush()
+            said = [event.text for event in await tendril.log.recent("#letters")]
+            assert sum(re.search(told, text) is not None for text in said) == 1
+            await tendril.privacy.forget(
+                tendril.privacy.person(Identity("ada", "ada", "127.0.0.1"))
+            )
+            said = [event.text for event in await tendril.log.recent("#letters")]
+            assert not any("buy milk" in text for text in said)
 
 
 async def test_an_error_of_one_line_ends_nothing_else(tmp_path: Path) -> None:

@@ -1,0 +1,142 @@
+"""Commands about people who are away: when they were here, and what they are to be told."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Generic
+
+from harnesses.core.commands.request import Medium, PrivateReply, R, Reply
+from harnesses.core.services.reminders import MAX_TEXT
+from llm.messages.message import QuotingText, ShownText
+from storage.chat_log.event import SPOKEN, Event, Identity, is_private
+from storage.chat_log.event_table import Query
+from storage.queues.reminders import Owner
+from storage.queues.tells import Tell, Tells
+
+
+class PeopleCommands(Generic[R]):
+    """The commands."""
+
+    def __init__(self, medium: Medium[R], waiting: WaitingTells[R]) -> None:
+        self._medium, self._waiting = medium, waiting
+
+    async def seen(self, request: R) -> Reply:
+        """seen NICK: when NICK last said something here, and what"""
+        nick = request.words.partition(" ")[0].removeprefix("@")
+        if not nick:
+            return PrivateReply(f"Whom? {self._medium.prefix(request.place)}seen NICK")
+        fold = request.fold
+        if fold(nick) in map(fold, (request.nick, *self._medium.nicks(request))):
+            return "You are here." if fold(nick) == fold(request.nick) else "I am here."
+        is_here = fold(nick) in map(fold, self._medium.members(request))
+        last = await self._waiting.last_line(request, nick)
+        shown = self._medium.shown_nick(last.nick if last else nick)
+        if last is None:
+            return f"{shown} is here, and has said nothing." if is_here else f"I know no {shown}."
+        where = "" if fold(last.channel) == fold(request.place.channel) else f" on {last.channel}"
+        text = (
+            f"{f'{shown} is here. Last said' if is_here else f'{shown} was last seen'}{where} on"
+            f" {last.time.astimezone(UTC):%Y-%m-%d at %H:%M} UTC: {last.text}"
+        )
+        return QuotingText(text, [ShownText.from_event(last)])
+
+    async def tell(self, request: R) -> Reply:
+        """tell NICK TEXT: tell NICK that, when they speak the next time"""
+        nick, _, text = request.words.partition(" ")
+        nick, text = nick.removeprefix("@").rstrip(":,"), text.strip()
+        if not text:
+            return PrivateReply(
+                f"Whom, and what? {self._medium.prefix(request.place)}tell NICK TEXT"
+            )
+        if len(text) > MAX_TEXT:
+            return PrivateReply(f"A message has at most {MAX_TEXT} characters.")
+        own = map(request.fold, (request.nick, *self._medium.nicks(request)))
+        if request.fold(nick) in own:
+            return PrivateReply("Tell it yourself: we are both here.")
+        return await self._waiting.add(request, nick, text)
+
+
+class WaitingTells(Generic[R]):
+    """What waits to be told.
+
+    `awaited` are the recipients, by network and nick or "~ACCOUNT": the lines of others need no
+    look into the database.
+    """
+
+    def __init__(self, medium: Medium[R]) -> None:
+        self._medium = medium
+        self.awaited: set[tuple[str, str]] = set()
+        self._telling: set[int] = set()
+
+    async def load(self) -> None:
+        """Restore the recipients. Raises StorageError."""
+        self.awaited = await self._tells.awaited()
+
+    async def last_line(self, request: R, nick: str) -> Event | None:
+        """Return the last line of a person that the author of a request may read and the model may
+        see: that of an opt-out may not. Raises StorageError."""
+        scope = self._medium.readable_scope(request)
+        lines = Query(scope=scope, nick=nick, types=SPOKEN, own=False, limit=1)
+        (found,) = await self._medium.tendril.log.chat_log.for_model(lines)
+        return found[0] if found else None
+
+    async def add(self, request: R, nick: str, text: str) -> Reply:
+        """Store a message to a person who has been seen; return the confirmation, or why not.
+        Raises StorageError."""
+        line = await request.pending_event.wait_visible()
+        if not line:
+            return PrivateReply("What is not logged is kept for nobody else.")
+        last = await self.last_line(request, nick)
+        if last is None:
+            return PrivateReply(f"I know no {nick}: I tell only people who have spoken here.")
+        recipient = Owner(last.network, last.nick, last.user, last.host, last.account)
+        tell = Tell(
+            recipient,
+            request.nick,
+            request.place,
+            request.private or is_private(request.place.channel),
+            text,
+            self._medium.tendril.clock.now(),
+            line,
+        )
+        if not await self._tells.add(tell):
+            return PrivateReply(f"Too much waits for {nick} already.")
+        await self.load()
+        return f"I will tell {self._medium.shown_nick(last.nick)} that when they speak."
+
+    async def deliver(self, request: R) -> None:
+        """Tell the author of a line, the `request`, what waits for them. Raises StorageError.
+
+        A nick alone proves nothing: under it one gets, in the room itself, what was asked for in
+        that public room. All else is for whoever has the account, or the user name and host, of
+        the recipient, and is told to them alone. Who has opted out is told nothing.
+        """
+        who, network, tells = request.who, request.place.network, self._tells
+        hidden = self._medium.tendril.log.opt_outs.opt_out_rules.hides_person(network, who)
+        for tell in await tells.for_person(network, who.nick, who.account):
+            to = tell.recipient
+            is_known = bool(to.account or (to.host and (to.user, to.host) == (who.user, who.host)))
+            is_there = request.fold(tell.place.channel) == request.fold(request.place.channel)
+            if tell.id in self._telling or not (is_known or (is_there and not tell.private)):
+                continue
+            self._telling.add(tell.id)  # they may speak again meanwhile
+            try:
+                if not hidden:
+                    when = f"{tell.time:%Y-%m-%d %H:%M} UTC"
+                    text = f"{tell.sender} wants you to know ({when}): {tell.text}"
+                    shown = [ShownText(text, frozenset({tell.question_event_id}))]
+                    reply: Reply = QuotingText(text, shown) if is_there else PrivateReply(text)
+                    await self._medium.reply(request, reply)
+                await tells.remove(tell.id)
+            finally:
+                self._telling.discard(tell.id)
+        await self.load()
+
+    def is_awaited(self, who: Identity, network: str) -> bool:
+        """Return whether something waits for a person."""
+        names = {who.nick.lower(), f"~{who.account}".lower()}
+        return any((network, name) in self.awaited for name in names)
+
+    @property
+    def _tells(self) -> Tells:
+        return Tells(self._medium.tendril.database)
