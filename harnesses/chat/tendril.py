@@ -11,13 +11,15 @@ import os
 import sys
 import termios
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from harnesses.core.chat import ADMIN, DirectChat
+from harnesses.core.chat import ADMIN, DirectChat, ask_later
 from harnesses.core.services.question_tools import Door
+from harnesses.core.services.reminders import RunOutcome
 from harnesses.core.tendril.status import web_address
 from harnesses.core.text import strip_control_chars
 from llm.memory.room import RoomMemory
@@ -25,6 +27,7 @@ from llm.skills.registry import TEACH
 from llm.tools.toolbox import Toolbox
 from storage.chat_log.event import PUBLIC
 from storage.chat_log.opt_outs import person_of
+from storage.queues.reminders import Reminder
 from terrarium import (
     CommandRequest,
     Config,
@@ -104,6 +107,23 @@ class TerminalTendril(Tendril):
             )
         )
 
+    def background(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Return the coroutines to run concurrently with `serve`: that of scheduled questions."""
+
+        async def ask(reminder: Reminder) -> RunOutcome:
+            return await ask_later(self, reminder, self._turn(reminder.text))
+
+        return [*super().background(), self.remind.run_questions(ask)]
+
+    def _turn(self, text: str) -> TurnRequest:
+        return TurnRequest(
+            conversation=CONVERSATION,
+            who=self._who.nick,
+            text=text,
+            tools=self._door_tools(),
+            origin=Origin(self.name, self._who),
+        )
+
     async def _respond(self, line: str) -> None:
         said = ""
 
@@ -112,19 +132,9 @@ class TerminalTendril(Tendril):
             said += piece
             _write(strip_control_chars(piece))
 
-        result = await self._chat.answer(
-            TurnRequest(
-                conversation=CONVERSATION,
-                who=self._who.nick,
-                text=f".{line[1:]}" if line.startswith("/") else line,  # as people are used to
-                tools=self._door_tools(),
-                on_text=show,
-                origin=Origin(self.name, self._who),
-            ),
-            self._who,
-            PUBLIC,
-            lambda: {TEACH, ADMIN},
-        )
+        text = f".{line[1:]}" if line.startswith("/") else line  # as people are used to
+        turn = replace(self._turn(text), on_text=show)
+        result = await self._chat.answer(turn, self._who, PUBLIC, lambda: {TEACH, ADMIN})
         if not said.rstrip().endswith(result.text):
             _write(("\n" if said else "") + strip_control_chars(result.text))
         _write("\n")

@@ -140,7 +140,7 @@ class DirectChat:
     """
 
     def __init__(self, tendril: Tendril) -> None:
-        self._tendril, self._medium = tendril, ChatMedium(tendril)
+        self.tendril, self._medium = tendril, ChatMedium(tendril)
         self.commands = CommandTable(self._medium, owner=tendril)
 
     async def answer(
@@ -163,7 +163,7 @@ class DirectChat:
         nowhere = PendingEvent(None)
         nowhere.mark_settled(0)
         request = TalkRequest(
-            place=Place(self._tendril.name, who.room(person_of)),
+            place=Place(self.tendril.name, who.room(person_of)),
             private=True,
             who=who,
             words="",
@@ -344,25 +344,31 @@ class ChatTendril(Tendril):
         pending.mark_settled(line)
         turn = self.chat_request(LoggedLine(place, who, reminder.text, pending), reminder.text).turn
 
-        async def deliver(result: TurnResult) -> bool:
-            text = f"{'' if reminder.private else f'{owner.nick}: '}{result.text}"
-            return not (result.ok and result.text) or await self.say_quoting(
-                place, text, result.quotes
-            )
-
-        window = turn.log_window
-        if window:
+        if window := turn.log_window:
             now = id_at(self.clock.now())
             window = replace(window, anchor=now, since=previous_due(reminder), pending_event=None)
-        result = await self.turn(
-            replace(
-                turn,
-                log_window=window,
-                deliver=deliver,
-                priority="background",
-                trigger="job" if turn.keeps else "standard",
-                # One key for all attempts at this due time, so that none repeats effects of tools.
-                run=f"scheduled/{reminder.id}/{reminder.due.isoformat()}" if turn.keeps else "",
-            )
+            turn = replace(turn, log_window=window)
+        return await ask_later(self, reminder, replace(turn, deliver=None))
+
+
+async def ask_later(tendril: Tendril, reminder: Reminder, turn: TurnRequest) -> RunOutcome:
+    """Put a scheduled question to the model by a `turn`, which delivers the answer or has it said
+    in the place of the question."""
+
+    async def deliver(result: TurnResult) -> bool:
+        text = f"{'' if reminder.private else f'{reminder.owner.nick}: '}{result.text}"
+        return not (result.ok and result.text) or await tendril.say_quoting(
+            reminder.place, text, result.quotes
         )
-        return RunOutcome.ASKED if result.ok else RunOutcome.LATER
+
+    result = await tendril.turn(
+        replace(
+            turn,
+            deliver=turn.deliver or deliver,
+            priority="background",
+            trigger="job" if turn.keeps else "standard",
+            # One key for all attempts at this due time, so that none repeats effects of tools.
+            run=f"scheduled/{reminder.id}/{reminder.due.isoformat()}" if turn.keeps else "",
+        )
+    )
+    return RunOutcome.ASKED if result.ok else RunOutcome.LATER

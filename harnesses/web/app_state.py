@@ -12,6 +12,7 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Request
 
 from harnesses.core.addresses import irc_networks
+from harnesses.core.chat import DirectChat
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.core.tendril.base import Tendril
 from harnesses.web.auth.login_delays import LoginDelays
@@ -116,6 +117,7 @@ class AppState:
     def __init__(self, tendril: Tendril, settings: WebSettings) -> None:
         log = tendril.log
         self.tendril, self.settings = tendril, settings
+        self.chat = DirectChat(tendril)
         self.log, self.retrieval = log.chat_log, log.retrieval
         self.notifier = LogChangeNotifier(log.chat_log)
         self.pastes = Pastes(log.database)

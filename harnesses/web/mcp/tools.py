@@ -25,7 +25,7 @@ from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, Pee
 from harnesses.core.tendril.status import ProcessState, read_reports
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
 from harnesses.web.app_state import TOO_FAST, AppState
-from harnesses.web.chat_service import answer_visitor
+from harnesses.web.chat_service import visitor_turn
 from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
 from harnesses.web.visitors import VISITOR, Visitor
 from llm.retrieval import NOTHING, Retrieval
@@ -230,11 +230,8 @@ class AskTool:
         name = sha256(f"{conversation} {scope}".encode()).hexdigest()[:32]
         visitor = Visitor.of_program(self._scope, name)
 
-        async def ignore(_text: str) -> None:
-            """Discard a piece of the answer: the result of an MCP tool is not streamed."""
-
         tendril, address = self._state.tendril, self._address
-        result = await answer_visitor(tendril, visitor, visitor.room, question, address, ignore)
+        result = await tendril.turn(visitor_turn(tendril, visitor, visitor.room, question, address))
         if not result.ok:
             raise ToolError(result.text or "there is no answer: the question was stopped")
         return ConversationAnswer(answer=result.text, conversation=conversation)

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from harnesses.web.app_state import TOO_FAST, AppStateDep, require_token
 from harnesses.web.auth.login_delays import address_of
 from harnesses.web.auth.middleware import MAX_IMAGE_CHARS, refuse, see_other
-from harnesses.web.chat_service import answer_visitor
+from harnesses.web.chat_service import answer_person
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
 from harnesses.web.visitors import Visitor, VisitorDep
@@ -130,9 +130,10 @@ async def ask(
         if question.replaces:
             await tendril.turns.rewind(name, question.replaces)
         text = question.text
-        reply = await answer_visitor(tendril, visitor, name, text, address, on_text, image)
+        reply = await answer_person(state.chat, visitor, name, text, address, on_text, image)
         last = {"html": answer_html(reply.text), "ok": reply.ok}
-        if reply.ok and (kept := await tendril.conversations.turns(name, limit=1)):
+        is_turn = reply.ok and bool(reply.messages)  # and no command
+        if is_turn and (kept := await tendril.conversations.turns(name, limit=1)):
             last["turn"] = kept[-1].id
         await write(last)
 

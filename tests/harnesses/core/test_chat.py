@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import itertools
+import json
 import re
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from html import unescape
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -26,6 +29,7 @@ from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.room_tendril import ready
+from tests.kit.web_site import web_site
 
 Ask = Callable[[str, str], Awaitable[str]]
 """Types a line, and returns the first line of a reply that a pattern matches."""
@@ -63,7 +67,7 @@ REPLIES = (
     (".clear", "Forgotten: our conversation of 1 turn."),
     (".stop", "There is nothing to stop"),
     (".more", "There is no more."),
-    (".seen ada", "You are here."),
+    (".seen Terra", "I am here."),
     (".seen @zork", "I know no z\u200b?ork."),
     (".tell", r"Whom, and what[?] \.tell NICK TEXT"),
     (".tell zork: milk", "I know no zork: I tell only|What is not logged is kept for nobody else."),
@@ -108,6 +112,23 @@ async def terminal(data: Path, url: str) -> AsyncIterator[Ask]:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+@asynccontextmanager
+async def browser(data: Path, url: str) -> AsyncIterator[Ask]:
+    """The requests of the chat page, each from another address, as rates are those of addresses."""
+    settings, addresses = {"proxies": ["127.0.0.1"]}, itertools.count(1)
+    async with web_site(data, agent_url=url, settings=settings) as site:
+
+        async def ask(words: str, pattern: str) -> str:
+            headers = {"x-forwarded-for": f"192.0.2.{next(addresses)}", "origin": site.url}
+            answer = await site.http.post("/chat", json={"text": words}, headers=headers)
+            assert answer.status_code == 200, answer.text
+            text = re.sub("<[^>]+>", "", json.loads(answer.text.splitlines()[-1])["html"])
+            assert re.search(pattern, unescape(text)), text
+            return text
+
+        yield ask
 
 
 @asynccontextmanager
@@ -158,7 +179,7 @@ def lines_of(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Ask:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("door", [irc, terminal, scaffolded])
+@pytest.mark.parametrize("door", [irc, terminal, browser, scaffolded])
 async def test_every_command_has_the_same_reply_on_every_medium(
     tmp_path: Path, door: Callable[[Path, str], Any]
 ) -> None:

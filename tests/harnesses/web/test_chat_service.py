@@ -47,6 +47,15 @@ async def test_an_answer_comes_in_pieces_and_then_formatted_or_is_one_human_sent
     assert "hello?" not in (await chat.http.get("/chat")).text
 
 
+async def test_a_reminder_is_put_into_the_conversation_of_whoever_wanted_it(chat: WebSite) -> None:
+    (confirmed,) = await ask(chat.http, ".remind in 1 second pour the tea")
+    assert "I will remind you on" in confirmed["html"]
+    async with asyncio.timeout(PATIENCE):
+        while "reminder: pour the tea" not in (await chat.http.get("/chat")).text:
+            await asyncio.sleep(0.1)
+    assert "pour the tea" not in await chat_page(chat, "0" * 32)
+
+
 async def test_a_body_that_is_too_long_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
     long = b'{"text": "' + b"x" * MAX_BODY_BYTES + b'"}'
 
