@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import structlog
 
 from harnesses.core.addresses import listen_on, url_host
-from harnesses.core.chat import ask_later
 from harnesses.core.services.peers import EMPTY_SCOPE
-from harnesses.core.services.reminders import RunOutcome
-from harnesses.core.services.shared_log import room_name
 from harnesses.core.tendril.base import Tendril
-from harnesses.core.tendril.turn import TurnResult
 from harnesses.web.app import create_app
 from harnesses.web.app_state import AppState
-from harnesses.web.auth.tokens import Viewer
-from harnesses.web.chat_service import visitor_turn
+from harnesses.web.chat_service import ask_visitor_later, put_reminder
 from harnesses.web.settings import WebSettings
-from harnesses.web.visitors import Visitor
-from storage.chat_log.event import PUBLIC, Identity, Place, is_private
-from storage.memory.conversations import Turn
-from storage.queues.reminders import Reminder
+from storage.chat_log.event import PUBLIC, Place
 from terrarium.config import Config
 from terrarium.http.serving import serve
 
@@ -41,30 +33,14 @@ class WebTendril(Tendril):
         self.settings = config.section(WebSettings)
 
     async def say(self, place: Place, text: str) -> bool:
-        """Put a reminder into the conversation of its owner, who reads it there; return False for
-        any other place."""
-        if place.network != self.name or not is_private(place.channel):
-            return False
-        due = {"role": "user", "name": place.channel, "content": "(A reminder of mine is due.)"}
-        turn = Turn(0, self.clock.now(), (due, {"role": "assistant", "content": text}))
-        room = room_name(place)
-        await self.conversations.add(room, turn, room=room, person=place.channel)
-        return True
+        """Put a reminder into the conversation of its owner; return False for any other place."""
+        return place.network == self.name and await put_reminder(self, place, text)
 
     def background(self) -> Iterable[Coroutine[Any, Any, None]]:
         """Return the coroutines to run concurrently with `serve`: that of scheduled questions."""
-
-        async def keep(result: TurnResult) -> bool:
-            return True  # it is read in the conversation, which remembers it
-
-        async def ask(reminder: Reminder) -> RunOutcome:
-            # Who signs in may read may have changed since: then they read no channels.
-            owner, scope = reminder.owner, EMPTY_SCOPE if self.settings.token else PUBLIC
-            who = Identity(owner.nick, owner.user, owner.host, owner.account)
-            visitor = Visitor(Viewer(scope), who)
-            turn = visitor_turn(self, visitor, visitor.room, reminder.text, "")
-            return await ask_later(self, reminder, replace(turn, deliver=keep))
-
+        # Who signs in may read may have changed since: then they read no channels.
+        scope = EMPTY_SCOPE if self.settings.token else PUBLIC
+        ask = partial(ask_visitor_later, self, scope)
         return [*super().background(), self.remind.run_questions(ask)]
 
     async def serve(self) -> None:

@@ -43,8 +43,7 @@ from storage.memory.deletion import DeletedTurn, forget_people, scrub
 from storage.memory.skills import SkillTable
 from storage.privacy.audit_log import AuditLog
 from storage.privacy.pending_erasures import PendingErasure, PendingErasures, erasure_lock
-from storage.queues.reminders import Owner, Reminders
-from storage.queues.tells import Tells
+from storage.queues.reminders import Owner, Reminders, Tells
 from storage.runs.runs import Runs
 from storage.usage.usage import Spending
 

@@ -10,8 +10,7 @@ from harnesses.core.services.reminders import MAX_TEXT
 from llm.messages.message import QuotingText, ShownText
 from storage.chat_log.event import SPOKEN, Event, Identity, is_private
 from storage.chat_log.event_table import Query
-from storage.queues.reminders import Owner
-from storage.queues.tells import Tell, Tells
+from storage.queues.reminders import Owner, Tell, Tells
 
 
 class PeopleCommands(Generic[R]):
@@ -57,7 +56,7 @@ class PeopleCommands(Generic[R]):
 
 
 class WaitingTells(Generic[R]):
-    """What waits to be told.
+    """Messages to people who are away.
 
     `awaited` are the recipients, by network and nick or "~ACCOUNT": the lines of others need no
     look into the database.

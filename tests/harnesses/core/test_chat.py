@@ -20,7 +20,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from harnesses.core.scaffold import Kind, scaffold
-from storage.queues.tells import Tells
+from storage.queues.reminders import Tells
 from terrarium import ChatTendril, Config, Identity
 from tests.kit.command import environment_without_settings
 from tests.kit.irc_client import irc_member

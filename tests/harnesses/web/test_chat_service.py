@@ -51,7 +51,7 @@ async def test_a_reminder_is_put_into_the_conversation_of_whoever_wanted_it(chat
     (confirmed,) = await ask(chat.http, ".remind in 1 second pour the tea")
     assert "I will remind you on" in confirmed["html"]
     async with asyncio.timeout(PATIENCE):
-        while "reminder: pour the tea" not in (await chat.http.get("/chat")).text:
+        while "reminder: pour the tea" not in (await chat.http.get("/chat")).text:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     assert "pour the tea" not in await chat_page(chat, "0" * 32)
 
