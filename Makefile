@@ -12,6 +12,9 @@ MAKEOVERRIDES :=
 LOCKED := pyproject.toml deploy/install deploy/requirements-build.txt
 FIT := import sys, venv; sys.exit(sys.version_info < (3, 11))
 
+# Before `make up` installs anything: a busy port should not be found a minute later.
+CHECK_PORTS = $(if $(filter up,$(MAKECMDGOALS)),$(if $(findstring --config,$(ARGS)),,deploy/check_ports.py))
+
 .DEFAULT_GOAL := help
 .PHONY: help up test test-fast ray check format bench train docs site lock clean
 
@@ -19,7 +22,7 @@ help: ## what can be done here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: $(VENV)/.base ## start everything (Ctrl-C stops it); MODEL=small|medium|large|NAME for a better model
-	@$(if $(MODEL),MODEL_PATH='$(MODEL)' )exec $(BIN)/terrarium up $(ARGS)
+	@exec $(BIN)/terrarium up $(if $(MODEL),--model '$(MODEL)') $(ARGS)
 
 # Tests start hundreds of Python processes: without cached bytecode each would compile our modules.
 test: $(VENV)/.dev ## all tests, on real parts; with root it installs the IRC servers and the browser
@@ -71,6 +74,7 @@ $(VENV)/.dev: $(LOCKED) deploy/requirements-dev.txt | $(BIN)/python
 	@touch $(VENV)/.base $@
 
 $(VENV)/.base: $(LOCKED) deploy/requirements-base.txt | $(BIN)/python
+	@$(if $(CHECK_PORTS),$(BIN)/python $(CHECK_PORTS))
 	@echo "installing Terrarium into $(VENV) (a minute or two, once) ..."
 	@deploy/install $(BIN)/python base -e
 	@touch $@
@@ -80,6 +84,7 @@ $(VENV)/.base: $(LOCKED) deploy/requirements-base.txt | $(BIN)/python
 $(BIN)/python:
 	@for python in $(PYTHONS); do \
 	    $$python -c '$(FIT)' 2>/dev/null || continue; \
+	    $(if $(CHECK_PORTS),$$python $(CHECK_PORTS) || exit;) \
 	    if $$python -c 'import ensurepip' 2>/dev/null; then exec $$python -m venv $(VENV); fi; \
 	    lacking="$$lacking $$python"; \
 	done; \

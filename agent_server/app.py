@@ -33,17 +33,20 @@ def create_app(
     config: Config,
     policy: AdmissionPolicy | None = None,
     replicated: Mapping[str, ReplicaFactory] | None = None,
+    *,
+    stand_in: bool = False,
 ) -> FastAPI:
     """Build the agent server from `[server]`, `[model]` and `[usage]`. Raises ConfigError.
 
     Engines start and stop with the application's lifespan, except for those of the models in
-    `replicated`.
+    `replicated`. With `stand_in` the built-in model answers until the file of the default model is
+    there.
     """
     server = config.section(ServerSettings)
     server.require_key()
     metering = Metering(config.section(UsageSettings), log_prompts=server.log_prompts)
     admission = Admission(metering, policy or AdmissionPolicy(), replicated or {})
-    pool = ModelPool(config, admission.admitted_engine, metering)
+    pool = ModelPool(config, admission.admitted_engine, metering, stand_in=stand_in)
     embedder = admission.embedding_engine(config.section(ModelSettings).folder)
     api_keys = ApiKeyCache(server)
 

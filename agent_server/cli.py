@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +27,7 @@ from storage.db.errors import ServerAway
 from storage.db.private_files import tighten_data
 from terrarium.command_line import ConfigFile, DataFolder, align_columns, as_typed
 from terrarium.config import Config, load
-from terrarium.supervision import is_stopped_within
+from terrarium.supervision import SUPERVISED, is_stopped_within
 
 _DATABASE_PAUSE = 1.0  # seconds between two attempts to open the database while it is away
 
@@ -37,6 +39,12 @@ def server(
     data: DataFolder = Path("data"),
     ray: Annotated[
         bool, typer.Option("--ray", help="on Ray Serve, with the engines of [ray]")
+    ] = False,
+    stand_in: Annotated[
+        bool,
+        typer.Option(
+            "--stand-in", help="the built-in model answers until that of [model] is there"
+        ),
     ] = False,
 ) -> None:
     """Run the agent server: the OpenAI API in front of one model.
@@ -68,8 +76,8 @@ def server(
     # Bind first: a port in use is reported before a model is downloaded.
     with uvicorn_server.listening(address) as listener:
         with _report_errors():
-            model_store.ensure(models)
-        app = create_app(settings)
+            model_store.ensure(models, stand_in=stand_in)
+        app = create_app(settings, stand_in=stand_in)
         embedder.ensure(models.folder)
         uvloop.run(uvicorn_server.serve(app, listener))
 
@@ -119,13 +127,17 @@ def pull(
     with _report_errors():
         folder = load(config, data).section(ModelSettings).folder
         if source is None:
-            typer.echo(model_store.pull_default(folder, force=force))
+            path = model_store.pull_default(folder, force=force)
+            if SUPERVISED not in os.environ:
+                typer.echo(path)
             embedder.pull(folder)
             return
         path = model_store.pull(source, folder, sha256, force=force)
-        typer.echo(path)
-        use = source if catalogue.is_name(source) else path
-        typer.echo(f'use it with MODEL_PATH={use}, or path = "{use}" in [model]', err=True)
+        if SUPERVISED not in os.environ:
+            typer.echo(path)
+            use = shlex.quote(str(source if catalogue.is_name(source) else path))
+            use = f'use it with `terrarium up --model {use}`, or path = "{use}" in [model]'
+            typer.echo(as_typed(use), err=True)
 
 
 @model.command(name="list")

@@ -141,12 +141,24 @@ def init(
 
 
 @app.command()
-def up(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
+def up(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="small, medium, large, a name of `terrarium model list`, or a GGUF file.",
+        ),
+    ] = None,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
     """Start everything: model, agent server, tendrils, and an IRC server if you name none.
 
     It prints a line that begins with "ready" when the bot can be asked, and how to do that.
-    Ctrl-C stops everything.
+    Ctrl-C stops everything. The built-in model answers until the one of --model is fetched.
     """
+    if model:
+        os.environ["MODEL_PATH"] = model
     from harnesses.core.launcher.up import up as run_everything
 
     loaded = load(config, data)

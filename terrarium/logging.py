@@ -13,6 +13,12 @@ import structlog
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json"]
 
+_ROUTINE = (
+    *("server.listening", "web.serving", "engine.started", "embeddings.started", "model.learned"),
+    *("irc.expired", "irc.connected", "worker.done", "mcp.connected"),
+)
+"""Events of level info that a terminal does not show: a start that goes well, and housekeeping."""
+
 
 def configure(process: str, level: Level = "info", style: Format = "console") -> None:
     """Send this process's log lines to standard error, each marked with `process`.
@@ -23,18 +29,19 @@ def configure(process: str, level: Level = "info", style: Format = "console") ->
         level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
     )
     # JSON, or columns and colours on a terminal, else plain lines.
-    renderer: structlog.typing.Processor = _plain
+    times = structlog.processors.TimeStamper(fmt="iso", utc=True)
+    rendering: list[structlog.typing.Processor] = [times, _plain]
     if style == "json":
-        renderer = structlog.processors.JSONRenderer()
+        rendering = [times, structlog.processors.JSONRenderer()]
     elif sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
+        clock = structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)
+        rendering = [_for_people, clock, structlog.dev.ConsoleRenderer(pad_event_to=20)]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            renderer,
+            *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         # One write for each line, as several processes share the terminal or the pipe.
@@ -51,6 +58,19 @@ def configure_child(process: str) -> None:
     level: Level = os.environ.get("TERRARIUM_LOG_LEVEL", "info")  # type: ignore[assignment]
     style: Format = os.environ.get("TERRARIUM_LOG_FORMAT", "console")  # type: ignore[assignment]
     configure(process, level, style)
+
+
+def _for_people(
+    _logger: object, method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Leave out what somebody at a terminal need not see: a start that goes well, requests that no
+    model answers, and request ids."""
+    is_small = event["event"] == "request.done" and event.get("completion", 0) < 2
+    if method == "info" and (is_small or event["event"] in _ROUTINE):
+        raise structlog.DropEvent
+    for key in ("request_id", "priority"):
+        event.pop(key, None)
+    return event
 
 
 def _plain(_logger: object, _method: str, event: structlog.typing.EventDict) -> str:

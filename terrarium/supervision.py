@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable, Coroutine
@@ -108,6 +109,17 @@ class ContainedTasks:
             spawn_contained(self._tasks, work)
         except RuntimeError:
             work.close()
+
+
+def notify_systemd(state: str) -> None:
+    """Tell systemd about this process, if it started it as a service of the type notify: READY=1,
+    WATCHDOG=1 or STATUS=..., as in sd_notify(3)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        # An @ stands for the null byte with which a name in the abstract namespace begins.
+        name = address.replace("@", "\0", 1) if address.startswith("@") else address
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
+            notifying.sendto(state.encode(), name)
 
 
 def root_cause(error: Exception) -> Exception:

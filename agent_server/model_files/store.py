@@ -57,10 +57,10 @@ def gguf(path: Path, hint: str = "correct it") -> Path:
     return path
 
 
-def ensure(settings: ModelSettings) -> None:
-    """Pull the missing models that the settings name: the default one, or those of the catalogue.
-    Raises PullError."""
-    if settings.entry:
+def ensure(settings: ModelSettings, *, stand_in: bool = False) -> None:
+    """Pull the missing models that the settings name: the default one, or those of the catalogue;
+    with `stand_in` the built-in one in the place of the default. Raises PullError."""
+    if settings.entry and not stand_in:
         pull_entry(settings.entry, settings.folder)
     elif settings.pulled_name is not None and not (settings.folder / DEFAULT_NAME).is_file():
         pull_default(settings.folder)

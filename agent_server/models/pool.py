@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 
 import structlog
@@ -30,7 +30,7 @@ from agent_server.models.served_model import ServedModel
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
 from agent_server.schemas.chat_answer import ModelAnswer
 from agent_server.schemas.texts import CompletionRequest
-from agent_server.settings.models import ModelConfig, settings_of_models
+from agent_server.settings.models import ModelConfig, ModelSettings, settings_of_models
 from agent_server.settings.prices import UsageSettings
 from storage.db.errors import Unavailable
 from terrarium.config import Config, ConfigError, load
@@ -60,11 +60,16 @@ class ModelTable:
 
     @classmethod
     def from_config(
-        cls, config: Config, make: EngineFactory, previous: ModelTable | None = None
+        cls,
+        config: Config,
+        make: EngineFactory,
+        previous: ModelTable | None = None,
+        *,
+        stand_in: bool = False,
     ) -> ModelTable:
         """Make the table of `[model]`; models of `previous` with equal settings are kept running.
-        Raises ConfigError."""
-        default, settings = settings_of_models(config)
+        `stand_in` is as of `settings_of_models`. Raises ConfigError."""
+        default, settings = settings_of_models(config, stand_in=stand_in)
         kept, store = previous.models if previous else {}, MeasurementStore(config.data)
         models = {
             name: kept[name]
@@ -113,17 +118,31 @@ FALLBACK_ERRORS = (EngineUnavailable, EngineTimeout, RateLimited, ToolsRefused, 
 """Errors after which the next model of a chain is tried, if they come before the first chunk."""
 
 BUSY_POLL_INTERVAL = 0.2
-"""Seconds between checks whether a removed model has finished its answers."""
+"""Seconds between checks whether a removed model has ended its answers, or a new one is ready."""
+
+LOAD_TIMEOUT = 120.0
+"""Seconds that a new default model may take to load while the previous one answers."""
 
 
 class ModelPool:
-    """All models of the table, with their engines running. Raises ConfigError."""
+    """All models of the table, with their engines running. Raises ConfigError.
 
-    def __init__(self, config: Config, make: EngineFactory, metering: Metering) -> None:
+    With `stand_in` the built-in model answers until the file of the default model is there.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        make: EngineFactory,
+        metering: Metering,
+        *,
+        stand_in: bool = False,
+    ) -> None:
         self._config = config
         self._make = make
         self._metering = metering
-        self.table = ModelTable.from_config(config, make)
+        self._stand_in = stand_in
+        self.table = ModelTable.from_config(config, make, stand_in=stand_in)
         self._leave: dict[ServedModel, asyncio.Event] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -131,7 +150,7 @@ class ModelPool:
     async def lifespan(self) -> AsyncIterator[None]:
         """Start and stop the models' engines, and follow the file of the table meanwhile."""
         async with asyncio.TaskGroup() as self._tasks:
-            self._sync_tasks()
+            self._start(self.table)
             following = self._tasks.create_task(self._follow())
             try:
                 yield
@@ -142,28 +161,52 @@ class ModelPool:
                 self._tasks = None
 
     async def _follow(self) -> None:
-        """Reload the table when its file changes, and on SIGHUP.
+        """Reload the table when its file changes, and on SIGHUP; with a stand-in also when the file
+        of the default model is there.
 
         Only `[model]` and `[usage]` are read again. An invalid table is logged and changes nothing;
         models that are not in the new one stop when their answers end.
         """
         config, path = self._config, self._config.path
-        if path is None:
+        file = config.section(ModelSettings).file if self._stand_in else None
+        watched = [each for each in (path, file) if each]
+        if not watched:
             return
-        async with aclosing(changes(lambda: [path])) as changed:
+        async with aclosing(changes(lambda: watched)) as changed:
             async for _ in changed:
                 try:
-                    fresh = load(path, config.data)
+                    fresh = load(path, config.data) if path else config
                     tables = {**config.tables, "model": fresh.tables.get("model", {})}
-                    wanted = replace(config, tables=tables)
-                    table = ModelTable.from_config(wanted, self._make, self.table)
+                    table = ModelTable.from_config(
+                        replace(config, tables=tables),
+                        self._make,
+                        self.table,
+                        stand_in=self._stand_in,
+                    )
                     await self._metering.change(fresh.section(UsageSettings))
-                    self.table = table
                 except (ConfigError, Unavailable) as error:
                     log.warning("routing.kept", reason=str(error))
                 else:
-                    self._sync_tasks()
-                    log.info("routing.changed", models=self.table.names())
+                    self._start(table)
+                    await self._until_loaded(table.default)
+                    self.table = table
+                    for model in self._leave.keys() - set(table.models.values()):
+                        self._leave.pop(model).set()
+                    log.info("routing.changed", models=table.names())
+
+    async def _until_loaded(self, model: ServedModel) -> None:
+        """Wait until the embedded engine of a new default model can answer, so that the previous
+        one answers meanwhile; not for one that cannot be loaded, and not for longer than
+        `LOAD_TIMEOUT`."""
+        before = self.table.default
+        if model is before or model.settings.urls or not await before.engine.ready():
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOAD_TIMEOUT):
+                while not (model.is_learned and await model.engine.ready()):
+                    if model.trouble:
+                        return
+                    await asyncio.sleep(BUSY_POLL_INTERVAL)
 
     async def answer(self, request: ChatRequest, context: RequestContext) -> ModelAnswer:
         """Start an answer; return once its first chunk has arrived. Raises ApiError."""
@@ -200,13 +243,10 @@ class ModelPool:
                 log.warning("routing.next", model=model.name, status=error.status)
         return await ModelAnswer.start(last.name, begin(last))
 
-    def _sync_tasks(self) -> None:
-        """Start the models of the table that do not run, and tell all others to stop."""
+    def _start(self, table: ModelTable) -> None:
+        """Start the models of a table that do not run."""
         assert self._tasks is not None
-        wanted = set(self.table.models.values())
-        for model in self._leave.keys() - wanted:
-            self._leave.pop(model).set()
-        for model in wanted - self._leave.keys():
+        for model in set(table.models.values()) - self._leave.keys():
             self._leave[model] = leave = asyncio.Event()
             self._tasks.create_task(self._run_model(model, leave))
 

@@ -261,9 +261,16 @@ class ModelSettings(ModelConfig):
         return self
 
 
-def settings_of_models(config: Config) -> tuple[ModelSettings, Mapping[str, ModelConfig]]:
-    """Return the table `[model]`, and the settings of every model by name. Raises ConfigError."""
+def settings_of_models(
+    config: Config, *, stand_in: bool = False
+) -> tuple[ModelSettings, Mapping[str, ModelConfig]]:
+    """Return the table `[model]`, and the settings of every model by name. Raises ConfigError.
+
+    With `stand_in` the default model is the built-in one as long as its own file is missing.
+    """
     default = config.section(ModelSettings)
+    if stand_in and default.entry and not (default.file and default.file.is_file()):
+        default = default.model_copy(update={"path": None})
     others = {
         name: config.build(
             ModelConfig, f"[model.models.{name}]", values, prefix=f"model_models_{name}_"

@@ -125,7 +125,9 @@ async def _check_server(config: Config, http: httpx2.AsyncClient) -> CheckResult
     if missing := await ask_for_token(http, url, key, agent.model):
         return CheckResult("server", False, f"{url}: {missing}")
     model = await model_line(http, url, agent)
-    return CheckResult("server", True, f"{url} answers" + (f"; {model}" if model else ""))
+    return CheckResult(
+        "server", True, f"{url} answers" + (f"; {model}" if model else "").replace("\n", "; ")
+    )
 
 
 def check_mcp_servers(config: Config) -> list[CheckResult]:

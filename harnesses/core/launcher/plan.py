@@ -84,14 +84,16 @@ class IrcEndpoint:
 class LaunchPlan:
     """The programs to keep running, the ports they need, and the addresses they will have.
 
-    `pull` downloads the model named `model` ("" for the built-in one) and must be run to its end
-    before the others; it is None if nothing is to be downloaded. `upstream` are the URLs of the
+    `pull` downloads the built-in model and must be run to its end before the others, `later` the
+    model named `model`, for which the built-in one stands in; they are None, and `model` is "", if
+    nothing is to be downloaded. `upstream` are the URLs of the
     upstream servers, `server` and `web` those of the agent server and the web tendril.
     """
 
     programs: tuple[Program, ...]
     ports: tuple[PortRequirement, ...]
     pull: Program | None
+    later: Program | None
     model: str
     upstream: tuple[str, ...]
     server: str
@@ -116,7 +118,10 @@ class LaunchPlan:
             ports.append(_port("the web tendril", values, "WEB_PORT", "[web] port"))
             environment["WEB_PORT"] = str(ports[-1].port)
             web = url(ports[-1].host, ports[-1].port)
-        programs = [Program("server", command_line(config, "server"), environment, serves=True)]
+        name, file = model["pulled_name"], model["file"]
+        later = name if name and not file.is_file() else ""
+        verb = ("server", "--stand-in") if later else ("server",)
+        programs = [Program("server", command_line(config, *verb), environment, serves=True)]
         endpoint = IrcEndpoint.from_config(config) if "irc" in wanted else None
         if endpoint and endpoint.embedded:
             host, port = endpoint.host, endpoint.port
@@ -131,8 +136,9 @@ class LaunchPlan:
         return cls(
             programs=tuple(programs),
             ports=tuple(ports),
-            pull=_pull(config, model["pulled_name"]),
-            model=model["pulled_name"] or "",
+            pull=_pull(config) if name == "" or later else None,
+            later=_pull(config, later) if later else None,
+            model=later,
             upstream=tuple(model["upstream"]),
             server=url(ports[0].host, ports[0].port),
             web=web,
@@ -143,11 +149,6 @@ class LaunchPlan:
     def tendrils(self) -> tuple[str, ...]:
         """The names of the tendrils among the programs."""
         return tuple(each.name for each in self.programs if each.name not in _NO_TENDRILS)
-
-    def with_built_in(self, config: Config) -> LaunchPlan:
-        """Return the plan with the built-in model instead, for when the download has failed."""
-        programs = tuple(each.having({"MODEL_PATH": BUILT_IN}) for each in self.programs)
-        return replace(self, programs=programs, pull=_pull(config, BUILT_IN), model="")
 
     def with_actual_ports(self, running: RunningUp | None) -> LaunchPlan:
         """Return the plan with the actual port of the embedded IRC server, which a running `up` may
@@ -178,10 +179,8 @@ def command_line(config: Config, *verb: str) -> tuple[str, ...]:
     return (*_PYTHON, "harnesses.cli", *verb, "--data", str(config.data), *file)
 
 
-def _pull(config: Config, name: str | None) -> Program | None:
-    if name is None:
-        return None
-    return Program("model pull", command_line(config, "model", "pull", *([name] if name else [])))
+def _pull(config: Config, *name: str) -> Program:
+    return Program("model pull", command_line(config, "model", "pull", *name))
 
 
 def _port(who: str, values: Mapping[str, Any], variable: str, key: str) -> PortRequirement:

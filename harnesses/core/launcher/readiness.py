@@ -6,6 +6,7 @@ Each check returns None if all is well, or else a text for people that says what
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -192,8 +193,8 @@ async def model_line(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -
 
 
 def describe_model(card: ModelCard) -> str:
-    """Return a one-line description of the model of `card`: name, size, abilities, GPUs, and the
-    command to get a better one."""
+    """Return a description of the model of `card`: a line with its name, size, abilities and GPUs,
+    and a second one with the command to get a better one, if this machine can run one."""
     name, size = _QUANTISED.sub("", card.weights or card.root or card.id), card.parameters or 0
     if size >= 1_000_000_000:
         name += f" ({f'{size / 1e9:.1f}'.removesuffix('.0')}B)"
@@ -209,5 +210,8 @@ def describe_model(card: ModelCard) -> str:
         abilities = f"{answers}; no tools, no memory of its own"
     where = f"; computed by {', '.join(card.gpus)}" if card.gpus else ""
     better = card.better
-    hint = f" Better: terrarium model pull {better}, then MODEL_PATH={better}" if better else ""
-    return f"model {name}: {abilities}{where}.{hint}"
+    # `make up` passes MODEL on; both start at once with the built-in model.
+    by_make = "MAKELEVEL" in os.environ
+    command = f"make up MODEL={better}" if by_make else f"`terrarium up --model {better}`"
+    hint = f"\nbetter {command}, which runs well on this machine" if better else ""
+    return f"model {name}: {abilities}{where}{hint}"

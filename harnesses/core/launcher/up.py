@@ -41,11 +41,15 @@ from storage.db.process_lock import hold_lock
 from storage.settings import store_address
 from storage.usage.api_keys import Key, Keys
 from terrarium.config import Config
-from terrarium.supervision import root_cause, told_to_stop
+from terrarium.supervision import notify_systemd, root_cause, told_to_stop
 
 Say = Callable[[str], None]
 
 _RESTARTS = RestartPolicy()
+_SWAP_PAUSE, _SWAP_TIMEOUT = 0.5, 300.0
+"""Seconds between two looks at which model answers, and until nobody waits for the change."""
+
+_HEALTH_TIMEOUT = 10.0  # seconds
 _TOKEN_PAUSE = 2.0  # seconds between two attempts to get a first token
 
 _LOCAL = "local"
@@ -115,17 +119,13 @@ async def _with_keys(plan: LaunchPlan, config: Config) -> AsyncIterator[LaunchPl
 
 
 async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) -> None:
-    try:
-        await _pull(plan.pull)
-    except TendrilError:
-        if not plan.model:
-            raise
-        say(f"the model {plan.model} cannot be fetched now (see above); using the built-in one")
-        plan = plan.with_built_in(config)
-        await _pull(plan.pull)
+    await _pull(plan.pull)
     supervisor = Supervisor(plan.programs, say, _RESTARTS)
     async with asyncio.TaskGroup() as tasks, httpx2.AsyncClient(trust_env=False) as http:
         tasks.create_task(supervisor.run())
+        # The processes are supervised from here on; that a model answers may take hours.
+        notify_systemd("READY=1\nSTATUS=waiting for the model")
+        tasks.create_task(_watch(http, plan.server))
         for away in await unreachable(http, plan.upstream):
             say(f"no model answers at {away}; going on, it may come later")
         checks: dict[str, Check] = {"server": partial(server_ready, http, plan.server)}
@@ -153,9 +153,37 @@ async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) ->
             return missing and missing + hint
 
         await wait_until_ready({"model": answers}, say, pause=_TOKEN_PAUSE)
-        announce(banner(plan))
-        if model := await model_line(http, plan.server, agent):
-            announce(f"  {model}")
+        model = await model_line(http, plan.server, agent)
+        announce(banner(plan, model))
+        notify_systemd("STATUS=ready")
+        if not plan.later:
+            return
+        try:
+            await _pull(plan.later)
+        except TendrilError:
+            say(
+                f"the model {plan.model} cannot be fetched now (see above): the built-in one"
+                f" answers until `terrarium model pull {plan.model}` has fetched it"
+            )
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SWAP_TIMEOUT):
+                while (now := await model_line(http, plan.server, agent)) in (model, None):  # noqa: ASYNC110
+                    await asyncio.sleep(_SWAP_PAUSE)
+                announce(f"now    {now}")
+
+
+async def _watch(http: httpx2.AsyncClient, server: str) -> None:
+    """Feed systemd's watchdog until the agent server has come up, then as long as it answers."""
+    microseconds, has_answered = os.environ.get("WATCHDOG_USEC", ""), False
+    while microseconds.isdecimal():
+        is_well = False
+        with suppress(httpx2.HTTPError):
+            is_well = (await http.get(f"{server}/health", timeout=_HEALTH_TIMEOUT)).is_success
+        has_answered |= is_well
+        if is_well or not has_answered:
+            notify_systemd("WATCHDOG=1")
+        await asyncio.sleep(int(microseconds) / 4e6)
 
 
 async def _pull(program: Program | None) -> None:
@@ -173,15 +201,20 @@ async def _pull(program: Program | None) -> None:
         )
 
 
-def banner(plan: LaunchPlan) -> str:
-    """Return the text for people: a line with the addresses, and hints on how to begin."""
+def banner(plan: LaunchPlan, model: str | None) -> str:
+    """Return the text for people: a line with the addresses, the model, and how to begin."""
     addresses, hints = [f"agent server {plan.server}"], list[tuple[str, str]]()
+    for line in (model or "").splitlines():
+        key, _, text = line.partition(" ")
+        hints.append((key, text))
+    if plan.model:
+        hints = [*hints[:1], ("coming", f"{plan.model}, which answers as soon as it is fetched")]
     if plan.web:
         addresses.append(f"web {plan.web}")
     if irc := plan.endpoint:
         addresses.append(f"IRC {irc.host}:{irc.port}")
         port = "" if irc.port == 6667 else f" -p {irc.port}"
-        hints = [
+        hints += [
             ("talk to it", f"irssi -c {irc.host}{port}"),
             ("", f"/join {irc.channel}"),
             ("", f"{irc.prefix}terrarium what is the capital of France?"),
@@ -189,6 +222,5 @@ def banner(plan: LaunchPlan) -> str:
     if plan.web:
         hints.append(("in the browser", plan.web))
     hints.append(("stop", "Ctrl-C"))
-    return "\n".join(
-        ["ready  " + "  ".join(addresses), *(f"  {key:<15} {do}" for key, do in hints)]
-    )
+    lines = ["ready  " + "  ".join(addresses), *(f"  {key:<15} {do}" for key, do in hints)]
+    return "\n".join(["", *lines, ""])

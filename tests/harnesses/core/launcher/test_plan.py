@@ -135,15 +135,22 @@ def test_a_model_of_the_catalogue_is_fetched_by_its_name(
 ) -> None:
     monkeypatch.setenv("MODEL_PATH", name)
     plan = LaunchPlan.from_config(config())
-    assert plan.pull is not None
     assert plan.model.startswith("qwen3")
-    assert f" model pull {plan.model} " in " ".join(plan.pull.command)
-
-
-def test_where_it_cannot_be_had_all_go_on_with_the_built_in_one() -> None:
-    wanted = config(model={"path": "small"})
-    plan = LaunchPlan.from_config(wanted).with_built_in(wanted)
     assert plan.pull is not None
-    assert "built-in" in plan.pull.command
-    assert environment(plan, "server")["MODEL_PATH"] == "built-in"
-    assert environment(plan, "irc")["IRC_SERVER"] == "127.0.0.1"
+    assert plan.later is not None
+    assert " model pull --data" in " ".join(plan.pull.command), "the built-in one, first"
+    assert f" model pull {plan.model} " in " ".join(plan.later.command)
+    assert "--stand-in" in plan.programs[0].command
+
+
+def test_a_model_that_is_here_is_not_fetched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MODEL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("MODEL_PATH", "small")
+    missing = LaunchPlan.from_config(config())
+    assert missing.later
+    (tmp_path / "Qwen3-0.6B-Q8_0.gguf").write_bytes(b"GGUF")
+    plan = LaunchPlan.from_config(config())
+    assert (plan.pull, plan.later, plan.model) == (None, None, "")
+    assert "--stand-in" not in plan.programs[0].command

@@ -65,32 +65,36 @@ def card(**values: object) -> ModelCard:
             {"weights": "SmolLM2-135M-Instruct.Q4_1", "parameters": 134_515_008, "gpus": [],
              "better": "small", "capabilities": {"tools": "forced", "chooses_tools": False}},
             "model SmolLM2-135M-Instruct (135M): short answers and quotes from the log; no tools, "
-            "no memory of its own. Better: terrarium model pull small, then MODEL_PATH=small",
+            "no memory of its own\nbetter make up MODEL=small, which runs well on this machine",
         ),
         (
             {"weights": "Qwen3-4B-Instruct-2507-Q4_K_M", "parameters": 4_022_468_096,
              "gpus": ["CUDA0 (a card)"], "capabilities": {"chooses_tools": True}},
             "model Qwen3-4B-Instruct-2507 (4B): answers, tools, a memory of its own; computed by "
-            "CUDA0 (a card).",
+            "CUDA0 (a card)",
         ),
         (
             {"weights": "tiny-1b", "parameters": 10**9, "capabilities": {"chooses_tools": None}},
-            "model tiny-1b (1B): answers; whether it uses tools well is being tested.",
+            "model tiny-1b (1B): answers; whether it uses tools well is being tested",
         ),
         (
             {"weights": "tiny-1b", "capabilities": {"chooses_tools": False}},
-            "model tiny-1b: answers; no tools, no memory of its own.",
+            "model tiny-1b: answers; no tools, no memory of its own",
         ),
         (
             {"capabilities": {"tools": "native"}},
-            "model terra: answers, tools, a memory of its own.",
+            "model terra: answers, tools, a memory of its own",
         ),
     ],
 )  # fmt: skip
 def test_models_say_what_they_can_and_which_command_helps(
-    values: dict[str, object], line: str
+    values: dict[str, object], line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("MAKELEVEL", "1")
     assert describe_model(card(**values)) == line
+    monkeypatch.delenv("MAKELEVEL")
+    typed = line.replace("make up MODEL=small", "`terrarium up --model small`")
+    assert describe_model(card(**values)) == typed
 
 
 def test_a_server_that_says_only_a_name_is_described_by_it() -> None:
