@@ -57,7 +57,8 @@ class AccessLogMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        wanted = dict(scope["headers"]).get(b"x-request-id", b"")
+        headers = dict(scope["headers"])
+        wanted, cuts = headers.get(b"x-request-id", b""), b"x-cuts-answers" in headers
         request_id = wanted if _ID.fullmatch(wanted) else token_hex(16).encode()
         began, path = time.monotonic(), scope["path"]
         status: int | None = None
@@ -98,7 +99,9 @@ class AccessLogMiddleware:
                 text = f"something went wrong here; the log has it as {request_id.decode()}"
                 await error_response(ApiError(text), path)(scope, receive, send_tracked)
         finally:
-            outcome = status if status and is_complete else ClientGone.status
+            # Our tendrils leave in the middle of an answer of which they have enough.
+            is_answered = is_complete or (cuts and is_stream)
+            outcome = status if status and is_answered else ClientGone.status
             seconds = time.monotonic() - began
             # The route's pattern: with paths as labels, clients could create series without limit.
             route = getattr(scope.get("route"), "path", "other")

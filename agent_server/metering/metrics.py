@@ -7,7 +7,15 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -68,6 +76,8 @@ class UpstreamCollector(Collector):
 
 DURATION_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 SPEED_BUCKETS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
 
 MAX_TENDRILS = 100
 """Maximum number of tendrils with a label; all further ones share the label `other`, because each

@@ -49,6 +49,12 @@ HEADERS: dict[str, Any] = {
             "description": "whether a person waits for the answer",
             "schema": {"type": "string", "enum": [*PRIORITIES], "default": PRIORITIES[0]},
         },
+        {
+            "name": "x-cuts-answers",
+            "in": "header",
+            "description": "any value: a client that leaves during the answer had enough of it",
+            "schema": {"type": "string"},
+        },
         *(
             {
                 "name": f"x-{whose}",

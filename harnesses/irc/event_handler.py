@@ -90,6 +90,7 @@ class EventHandler:
         network, policy = services.networks.get(event.network), services.policy
         if network is None:
             return  # it is no longer configured
+        network.lines += 1
         if event.type == "INVITE":
             services.spawn(follow_invite(services, network, event))
             return

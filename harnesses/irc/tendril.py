@@ -30,6 +30,7 @@ from terrarium.config import Config
 
 _SWEEP_INTERVAL = 3600.0  # seconds between removals of expired events
 _POLL_INTERVAL = 1.0  # seconds between status reports
+_MEASURE_INTERVAL = 30.0  # seconds between measurements for metrics, each with a PING
 _POLL_INTERVAL_WAITING = 0.1  # the same while a network is incomplete
 _DELIVERED = 3  # times the line budget: what an operator's job delivers is no reply in between
 _JOIN_TIMEOUT = 10.0  # seconds to wait for all channels once connected, before we speak anyway
@@ -96,6 +97,7 @@ class IrcTendril(Tendril):
                 *self._failover.background(self.services, self.events),
                 self._expire(),
                 self._report_state(),
+                self._keep_measuring(),
             ):
                 tasks.create_task(work)
             if self.log.line_embedding:
@@ -171,6 +173,28 @@ class IrcTendril(Tendril):
             else:
                 _log.info("irc.expired", events=removed)
             await asyncio.sleep(_SWEEP_INTERVAL)
+
+    async def measure(self) -> None:
+        """Update the metrics of the networks, all together, and of the outbox."""
+        networks = list(self.networks.values())
+        lags = await asyncio.gather(*(each.lag() for each in networks))
+        self.metrics.counters |= {
+            "lines": sum(each.lines for each in networks),
+            "refused": sum(each.refused for each in networks),
+            "reconnects": sum(each.losses for each in networks),
+        }
+        self.metrics.gauges |= {
+            "networks_connected": sum(each.connected.is_set() for each in networks),
+            "channels_joined": sum(len(each.roster.channels) for each in networks),
+            "lag_seconds": max((lag for lag in lags if lag is not None), default=0.0),
+        }
+        with suppress(StorageError):  # `disk_trouble` tells
+            self.metrics.set("outbox", len(await self.outbox.waiting(self.name)))
+
+    async def _keep_measuring(self) -> None:
+        while True:
+            await self.measure()
+            await asyncio.sleep(_MEASURE_INTERVAL)
 
     async def _report_state(self) -> None:
         """Keep the status file up to date, until cancelled."""

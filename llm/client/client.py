@@ -127,6 +127,7 @@ class RequestOptions:
         session = self.session.encode("ascii", "backslashreplace").decode()
         session = "".join(char if char.isprintable() else "?" for char in session)
         headers = {"x-session-id": session, "x-priority": self.priority, "x-request-id": self.id}
+        headers["x-cuts-answers"] = "yes"  # after enough sentences, or at a person's word
         whose = {"x-person": self.person, "x-channel": self.channel}
         return headers | {name: value for name, value in whose.items() if value}
 

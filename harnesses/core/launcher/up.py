@@ -154,7 +154,7 @@ async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) ->
 
         await wait_until_ready({"model": answers}, say, pause=_TOKEN_PAUSE)
         model = await model_line(http, plan.server, agent)
-        announce(banner(plan, model))
+        announce(f"\n{banner(plan, model)}\n")
         notify_systemd("STATUS=ready")
         if not plan.later:
             return
@@ -201,7 +201,7 @@ async def _pull(program: Program | None) -> None:
         )
 
 
-def banner(plan: LaunchPlan, model: str | None) -> str:
+def banner(plan: LaunchPlan, model: str | None = None) -> str:
     """Return the text for people: a line with the addresses, the model, and how to begin."""
     addresses, hints = [f"agent server {plan.server}"], list[tuple[str, str]]()
     for line in (model or "").splitlines():
@@ -223,4 +223,4 @@ def banner(plan: LaunchPlan, model: str | None) -> str:
         hints.append(("in the browser", plan.web))
     hints.append(("stop", "Ctrl-C"))
     lines = ["ready  " + "  ".join(addresses), *(f"  {key:<15} {do}" for key, do in hints)]
-    return "\n".join(["", *lines, ""])
+    return "\n".join(lines)

@@ -450,6 +450,7 @@ class MessageSender:
             return (), None
         if receipt.status is not ReceiptStatus.REFUSED:
             return lines[said:], None
+        network.refused += 1
         _log.warning("irc.line_refused", network=network.name)
         return lines[said:], receipt.reason
 

@@ -69,6 +69,8 @@ class Network:
     `settings` are those that the next connection uses, `server` is the host name or address.
     `connected` is set while we are registered, `all_joined` while we are in all desired channels.
     `left` is the time of the last received line of the previous connection.
+    For metrics are counted: `lines` of others, lines of ours that were `refused`, and `losses` of
+    established connections.
     `plugins` creates the plugin host, `policies` stores the servers' STS policies.
     Raises IrcError if the settings name no server.
     """
@@ -88,6 +90,7 @@ class Network:
         self.name, self.settings, self.server = name, settings, settings.server
         self.connected, self.all_joined = asyncio.Event(), asyncio.Event()
         self.left: datetime | None = None
+        self.lines = self.refused = self.losses = 0
         self._make_plugins = plugins
         self._plugins: PluginHost | None = None
         self._policies = policies or StsPolicies()
@@ -273,6 +276,7 @@ class Network:
                 log.warning("irc.connect_failed", network=self.name, error=self._failure)
             finally:
                 if self.connected.is_set():
+                    self.losses += 1
                     silent = timedelta(seconds=self._connection.silent_for())
                     self.left = utc_now() - silent
                 self._connection.close()

@@ -165,19 +165,28 @@ async def test_an_answer_that_breaks_off_is_an_error_not_an_end(script: Scripted
     assert failure.value.code == "engine_unavailable"
 
 
-@pytest.mark.parametrize("how", [{"stream": True}, {"stream": False}, {"max_tokens": 9}])
+@pytest.mark.parametrize(
+    ("how", "headers", "status"),
+    [
+        ({"stream": True}, {}, 499),
+        ({"stream": True}, {"x-cuts-answers": "yes"}, 200),
+        ({"stream": False}, {"x-cuts-answers": "yes"}, 499),
+        ({"max_tokens": 9}, {}, 499),
+    ],
+)
 async def test_a_client_that_leaves_is_left_by_the_upstream_request_too(
-    script: ScriptedOpenAI, how: dict[str, Any]
+    script: ScriptedOpenAI, how: dict[str, Any], headers: dict[str, str], status: int
 ) -> None:
     script.hang("a beginning")
     async with client(script) as http:
-        asking = asyncio.ensure_future(http.post(CHAT, json={**HELLO, **how}))
+        asking = asyncio.ensure_future(http.post(CHAT, json={**HELLO, **how}, headers=headers))
         await script.arrived()
         asking.cancel()
         await script.client_gone()
         metrics = (await http.get("/metrics")).text
         used = (await http.get("/usage")).json()["total"]
-    assert 'terrarium_requests_total{route="/v1/chat/completions",status="499"} 1.0' in metrics
+    counted = f'terrarium_requests_total{{route="/v1/chat/completions",status="{status}"}} 1.0'
+    assert counted in metrics
     assert used["completion_tokens"] or how == {"stream": False}
 
 
