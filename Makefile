@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14 python3
 ARGS :=
 MODEL :=
+REPOSITORY :=
 # Do not pass ARGS and MODEL on to nested makes: a test of the README runs make.
 MAKEOVERRIDES :=
 LOCKED := pyproject.toml deploy/install deploy/requirements-build.txt
@@ -16,7 +17,7 @@ FIT := import sys, venv; sys.exit(sys.version_info < (3, 11))
 CHECK_PORTS = $(if $(filter up,$(MAKECMDGOALS)),$(if $(findstring --config,$(ARGS)),,deploy/check_ports.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-fast ray check format bench train docs site lock clean
+.PHONY: help up test test-fast ray check format bench train docs site lock release clean
 
 help: ## what can be done here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +63,9 @@ site: $(VENV)/.dev ## build the documentation into build/site; a warning or a br
 
 lock: ## choose the versions in constraints.txt anew (see there)
 	@deploy/lock
+
+release: $(VENV)/.dev ## build and try the tag that is checked out, and list what to check by hand
+	@$(if $(REPOSITORY),REPOSITORY='$(REPOSITORY)' )$(BIN)/python deploy/release.py
 
 clean: ## remove what can be made again (./data stays)
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist *.egg-info

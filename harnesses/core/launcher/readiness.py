@@ -213,5 +213,5 @@ def describe_model(card: ModelCard) -> str:
     # `make up` passes MODEL on; both start at once with the built-in model.
     by_make = "MAKELEVEL" in os.environ
     command = f"make up MODEL={better}" if by_make else f"`terrarium up --model {better}`"
-    hint = f"\nbetter {command}, which runs well on this machine" if better else ""
+    hint = f"\nbetter {command} (runs well on this machine)" if better else ""
     return f"model {name}: {abilities}{where}{hint}"

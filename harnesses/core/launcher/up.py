@@ -40,6 +40,7 @@ from storage.db.errors import StorageError
 from storage.db.process_lock import hold_lock
 from storage.settings import store_address
 from storage.usage.api_keys import Key, Keys
+from terrarium.command_line import as_typed
 from terrarium.config import Config
 from terrarium.supervision import notify_systemd, root_cause, told_to_stop
 
@@ -206,7 +207,7 @@ def banner(plan: LaunchPlan, model: str | None = None) -> str:
     addresses, hints = [f"agent server {plan.server}"], list[tuple[str, str]]()
     for line in (model or "").splitlines():
         key, _, text = line.partition(" ")
-        hints.append((key, text))
+        hints.append((key, as_typed(text).replace("`", "")))
     if plan.model:
         hints = [*hints[:1], ("coming", f"{plan.model}, which answers as soon as it is fetched")]
     if plan.web:

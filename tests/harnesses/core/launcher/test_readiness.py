@@ -65,7 +65,7 @@ def card(**values: object) -> ModelCard:
             {"weights": "SmolLM2-135M-Instruct.Q4_1", "parameters": 134_515_008, "gpus": [],
              "better": "small", "capabilities": {"tools": "forced", "chooses_tools": False}},
             "model SmolLM2-135M-Instruct (135M): short answers and quotes from the log; no tools, "
-            "no memory of its own\nbetter make up MODEL=small, which runs well on this machine",
+            "no memory of its own\nbetter make up MODEL=small (runs well on this machine)",
         ),
         (
             {"weights": "Qwen3-4B-Instruct-2507-Q4_K_M", "parameters": 4_022_468_096,
