@@ -119,6 +119,7 @@ def notify_systemd(state: str) -> None:
         # An @ stands for the null byte with which a name in the abstract namespace begins.
         name = address.replace("@", "\0", 1) if address.startswith("@") else address
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
+            notifying.setblocking(False)  # a reader that is behind must not hold us up
             notifying.sendto(state.encode(), name)
 
 
