@@ -122,7 +122,7 @@ async def _with_keys(plan: LaunchPlan, config: Config) -> AsyncIterator[LaunchPl
 async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) -> None:
     await _pull(plan.pull)
     supervisor = Supervisor(plan.programs, say, _RESTARTS)
-    async with asyncio.TaskGroup() as tasks, httpx2.AsyncClient(trust_env=False) as http:
+    async with httpx2.AsyncClient(trust_env=False) as http, asyncio.TaskGroup() as tasks:
         tasks.create_task(supervisor.run())
         # The processes are supervised from here on; that a model answers may take hours.
         notify_systemd("READY=1\nSTATUS=waiting for the model")
