@@ -1,0 +1,1 @@
+"""Terrarium tendril that watches addresses, disks and processes."""
