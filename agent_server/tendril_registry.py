@@ -27,6 +27,7 @@ class TendrilReport(BaseModel):
     """A tendril's status report, sent every ten seconds."""
 
     state: str = Field(max_length=16, description='"ready", "waiting" or "starting"')
+    asked_about: str = Field("", max_length=200, description="what other tendrils can ask it")
     tools: list[ToolName] = Field(default_factory=list, max_length=200)
     pending: int = Field(0, ge=0, description="questions being answered, or waiting for it")
     tokens_today: int = Field(0, ge=0, description="tokens used today (UTC)")

@@ -36,6 +36,7 @@ from benchmarks import (
     ray,
     reading,
     reply,
+    research,
     scale,
     server,
     short_answers,
@@ -73,6 +74,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "prefix-server": prefix_server.figures,
     "ray": ray.figures,
     "reading": reading.figures,
+    "research": research.figures,
     "scale": scale.figures,
     "server": server.figures,
 }

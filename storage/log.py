@@ -12,13 +12,14 @@ from typing import TypeVar
 
 import structlog
 
-from storage.chat_log import event_table
+from storage.chat_log import deletion, event_table
 from storage.chat_log.event import EVERYTHING, VISIBILITY_TIMEOUT, Event, PendingEvent, Place, Scope
 from storage.chat_log.event_table import Query
 from storage.chat_log.journal import Journal
 from storage.chat_log.opt_outs import rules
 from storage.db.database import Connection, Database
 from storage.db.errors import Rejected, StorageError, Unavailable
+from storage.queues.reports import Reports
 from storage.search.models import SearchPage, SearchQuery
 from storage.search.search import search
 
@@ -198,6 +199,12 @@ class ChatLog:
         """Store many events in one transaction and return their ids. It is meant for imports, in
         chronological batches of a few thousand. Raises Unavailable."""
         return await self.database.write(lambda db: event_table.insert(db, events))
+
+    async def scrub(self) -> None:
+        """Overwrite what the index still holds of events that were removed, and take out of reports
+        what depended on them. Raises Unavailable."""
+        await deletion.scrub(self.database)
+        await Reports(self.database).prune()
 
     async def add_quotes(self, question: int, lines: Collection[int]) -> None:
         """Record that our answer to the event `question` repeats `lines`, so that it is erased with

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
@@ -41,6 +42,7 @@ class CronTendril(Tendril):
     """Runs the jobs of `[cron.jobs.NAME]`, each in its own conversation "cron/NAME"."""
 
     name: ClassVar[str] = "cron"
+    asked_about: ClassVar[str] = "the scheduled jobs, and how each process of Terrarium is"
     learns: ClassVar[bool] = False  # nobody speaks there
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
@@ -84,6 +86,11 @@ class CronTendril(Tendril):
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def tools_for(self, door: Door) -> list[object]:
+        """Return the owners of the tools of a question, with those about processes and jobs."""
+        about_jobs = JobTools(self._jobs, door.log.scope, self.clock)
+        return [SystemTools(self.config.data), about_jobs, *super().tools_for(door)]
+
     async def _run_schedule(self, name: str, runs: CronRuns) -> None:
         """Enqueue a run of a job whenever it is due, until the job is removed from the
         configuration. Times that were missed while the process was not running count as one."""
@@ -126,7 +133,7 @@ class CronTendril(Tendril):
         scope = Scope.from_places(*([job.source.place] if job.source else ()))
         tools: list[object] = [SystemTools(self.config.data)]
         if job.source:
-            tools += self.tools_for(Door(log=self.log.tools_within(scope)))
+            tools = self.tools_for(Door(log=self.log.tools_within(scope)))
         result = await self.turn(
             TurnRequest(
                 conversation=conversation,
@@ -163,6 +170,27 @@ class CronTendril(Tendril):
             if isinstance(job.delivery, ChannelDelivery):
                 about = f"the job {job.name} has said its result"
                 await self.signal("job", job.delivery.place, about)
+
+
+@dataclass(frozen=True, slots=True)
+class JobTools:
+    """The tool about the `jobs` whose text is delivered to a channel that `scope` covers."""
+
+    jobs: Mapping[str, CronJob]
+    scope: Scope
+    clock: Clock
+
+    @tool(reads=True)
+    async def scheduled_jobs(self) -> str:
+        """List the scheduled jobs that deliver something to the channels that the person who asks
+        may read, with the next time of each."""
+        now, lines = self.clock.now(), []
+        for name, job in self.jobs.items():
+            place = job.delivery.place if isinstance(job.delivery, ChannelDelivery) else None
+            if place and self.scope.covers(place):
+                due = job.timetable.after(now)
+                lines.append(f"{name}: to {place.channel}, next on {due:%Y-%m-%d %H:%M} UTC")
+        return "\n".join(lines) or "none"
 
 
 class SystemTools:

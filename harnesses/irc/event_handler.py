@@ -57,7 +57,7 @@ class EventHandler:
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
-        log_views = LogViews(services)
+        self.log_views = log_views = LogViews(services)
         self._warned: dict[tuple[str, str], float] = {}
         self._playback = PlaybackLog(services.medium.log, services.networks)
         self._kicks: dict[Place, deque[float]] = {}

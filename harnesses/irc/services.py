@@ -12,6 +12,7 @@ from harnesses.irc.policy.requests import RequestPolicy
 from harnesses.irc.replies.sender import MessageSender
 from harnesses.irc.transport.networks import Networks
 from llm.web.fetcher import Fetcher
+from llm.web.reader import TITLE_LIMITS
 from storage.chat_log.event import Place
 from storage.privacy.audit_log import AuditLog
 from storage.queues.pastes import Pastes
@@ -35,7 +36,7 @@ class BotServices:
         self,
         tendril: Tendril,
         networks: Networks,
-        fetcher: Fetcher,
+        fetcher: Fetcher | None,
         tasks: asyncio.TaskGroup,
         stored: tuple[BehaviourResolver, AdminOverrides],
     ) -> None:
@@ -44,7 +45,7 @@ class BotServices:
         self.resources, self.turns = tendril.resources, tendril.turns
         self.medium, self.log = tendril.medium_services, tendril.log.chat_log
         self.tools_for, self.reload = tendril.tools_for, tendril.reload
-        self.networks, self.fetcher = networks, fetcher
+        self.networks, self.fetcher = networks, fetcher or Fetcher(limits=TITLE_LIMITS)
         self.behaviours, self.overrides = stored
         self.audit = AuditLog(tendril.database)
         self.policy = RequestPolicy(networks, self.overrides, clock)

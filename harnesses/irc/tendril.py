@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import structlog
 
+from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
 from harnesses.irc.channel_settings import load_channel_settings
 from harnesses.irc.event_handler import EventHandler
@@ -19,7 +20,6 @@ from harnesses.irc.services import BotServices
 from harnesses.irc.standby import Failover
 from harnesses.irc.transport.networks import Networks, describe_absence, describe_presence, follow
 from llm.web.fetcher import Fetcher
-from llm.web.reader import TITLE_LIMITS
 from storage.chat_log.event import Place
 from storage.db.errors import StorageError
 from storage.privacy.retention import expire
@@ -42,6 +42,7 @@ class IrcTendril(Tendril):
     """The tendril for IRC networks. `services` and `events` exist while its resources are open."""
 
     name: ClassVar[str] = "irc"
+    asked_about: ClassVar[str] = "the IRC channels: who is there now, and what was said"
     uses_log_database: ClassVar[bool] = True
 
     services: BotServices
@@ -52,7 +53,7 @@ class IrcTendril(Tendril):
     ) -> None:
         super().__init__(config, clock)
         self.networks = Networks(config)
-        self._fetcher = fetcher or Fetcher(limits=TITLE_LIMITS)
+        self._fetcher = fetcher
         self._tasks = asyncio.TaskGroup()
         self._failover = Failover(self.networks, self.status)
 
@@ -139,6 +140,11 @@ class IrcTendril(Tendril):
         with suppress(TimeoutError):
             async with asyncio.timeout(_JOIN_TIMEOUT):
                 await _first(*(network.all_joined.wait() for network in networks))
+
+    def tools_for(self, door: Door) -> list[object]:
+        """Return the owners of the tools of a question, which know who is on the channels now."""
+        present = door.log.present or self.events.log_views.present_in(door.log.scope)
+        return super().tools_for(replace(door, log=replace(door.log, present=present)))
 
     def reload(self) -> str:
         """Reload the configuration and all files; return a sentence for people.

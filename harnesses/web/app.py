@@ -44,6 +44,7 @@ from harnesses.web.pages import (
     memory,
     operation,
     overview,
+    research,
     runs,
     search,
     statistics,
@@ -72,6 +73,7 @@ _ADVICE = {
 _SITE = (
     *(attention, overview, channel, statistics, search, feeds, chat, jobs, memory, login, runs),
     operation,
+    research,
 )
 PAGES = tuple(part.router for part in _SITE)
 

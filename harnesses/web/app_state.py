@@ -25,6 +25,7 @@ from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.event_table import channels_in
 from storage.log import ChatLog, Query
 from storage.queues.pastes import Pastes
+from storage.queues.reports import Reports
 from storage.usage.web_logins import WebLogins
 
 QUESTIONS_PER_SECOND = 0.5
@@ -120,7 +121,7 @@ class AppState:
         self.chat = DirectChat(tendril)
         self.log, self.retrieval = log.chat_log, log.retrieval
         self.notifier = LogChangeNotifier(log.chat_log)
-        self.pastes = Pastes(log.database)
+        self.pastes, self.reports = Pastes(log.database), Reports(log.database)
         # The tendrils keep their runs where the log is: each in its own file, or in one database.
         store, self.data = log.database.address, tendril.config.data
         self.runs = self.data if isinstance(store, Path) else store

@@ -11,11 +11,13 @@ import structlog
 
 from harnesses.core.addresses import listen_on, url_host
 from harnesses.core.services.peers import EMPTY_SCOPE
+from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
 from harnesses.web.app import create_app
 from harnesses.web.app_state import AppState
 from harnesses.web.chat_service import ask_visitor_later, put_reminder
 from harnesses.web.settings import WebSettings
+from harnesses.web.statistics_tools import StatisticsTools
 from storage.chat_log.event import PUBLIC, Place
 from terrarium.config import Config
 from terrarium.http.serving import serve
@@ -27,6 +29,7 @@ class WebTendril(Tendril):
     """The tendril that serves the IRC tendril's log and a chat page over HTTP."""
 
     name: ClassVar[str] = "web"
+    asked_about: ClassVar[str] = "how much is said on channels, by whom and at which hours"
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
@@ -42,6 +45,10 @@ class WebTendril(Tendril):
         scope = EMPTY_SCOPE if self.settings.token else PUBLIC
         ask = partial(ask_visitor_later, self, scope)
         return [*super().background(), self.remind.run_questions(ask)]
+
+    def tools_for(self, door: Door) -> list[object]:
+        """Return the owners of the tools of a question, with the statistics of what it may read."""
+        return [*super().tools_for(door), StatisticsTools(self.log.chat_log, door.log.scope)]
 
     async def serve(self) -> None:
         """Serve until cancelled. Raises PortTaken, TendrilError, StorageError."""

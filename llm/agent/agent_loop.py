@@ -15,6 +15,7 @@ from llm.agent.tool_executor import Guardrails, RunBudget, RunLimits, ToolExecut
 from llm.agent.trace import Outcome, Trace, prompt_parts
 from llm.client.client import AgentClient, RequestOptions, ToolChoice
 from llm.client.response import OnText
+from llm.client.structured import answer_format
 from llm.messages.errors import ContextTooLong, ModelError
 from llm.messages.message import Message, ModelReply, escape_tags
 from llm.tools.toolbox import Toolbox, tool
@@ -366,10 +367,7 @@ class Verdict(BaseModel):
     faults: str = Field(max_length=2_000)
 
 
-_FORMAT = {
-    "type": "json_schema",
-    "json_schema": {"name": "verdict", "strict": True, "schema": Verdict.model_json_schema()},
-}
+_FORMAT = answer_format("verdict", Verdict)
 
 
 class Reviewer:

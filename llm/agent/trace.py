@@ -275,7 +275,9 @@ _LOG, _MEMORY = "channel log", "memory"
 _PART_NAMES = {
     "irc_logs": _LOG,
     EARLIER: "older lines",
-    **dict.fromkeys(("facts", "own_facts", "notes", "summary", "episodes"), _MEMORY),
+    **dict.fromkeys(
+        ("facts", "own_facts", "known_elsewhere", "notes", "summary", "episodes"), _MEMORY
+    ),
 }
 """The names of the parts of a prompt between our tags; others are called by their tag."""
 

@@ -86,6 +86,7 @@ class Heartbeat(BaseModel):
     """The heartbeat of a tendril, the body of `PUT /v1/tendrils/NAME`."""
 
     state: str
+    asked_about: str = ""
     tools: list[str]
     pending: int
     tokens_today: int

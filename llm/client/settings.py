@@ -73,6 +73,11 @@ class AgentSettings(Settings):
         " the others 0: 2 wakes the model by itself, 1.5 while half of the day's tokens are left,"
         " 1 together with others",
     )
+    research_tokens: int = Field(
+        60_000,
+        ge=0,
+        description="tokens that one research may spend; then it ends with what it has found",
+    )
     trace_days: int = Field(
         14, ge=0, description="how long the traces of turns are kept; 0: the newest 20,000"
     )

@@ -18,9 +18,10 @@ import structlog
 
 from llm.client.client import AgentClient, ModelCatalog, RequestOptions
 from llm.client.profile import Profile
+from llm.client.structured import ask_for_json
 from llm.memory import prompts
 from llm.memory.settings import MemorySettings
-from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, Unreachable
+from llm.messages.errors import Busy, ContextTooLong, ModelError, Unreachable
 from llm.messages.message import Message
 from llm.scheduling.worker import Handler
 from storage.memory.deletion import CONSOLIDATE
@@ -321,13 +322,10 @@ class TendrilMemory:
             max_tokens=_MAX_ANSWER_TOKENS[purpose] if profile.max_tokens else 0,
             filters_output=profile.filters_output,
         )
-        try:
-            reply = await self.client.chat(messages, options, response_format=answer_format)
-        except RequestRejected:
-            if answer_format is None:
-                raise
-            # The server may not support `response_format`; the parser of facts is lenient.
+        if answer_format is None:
             reply = await self.client.chat(messages, options)
+        else:
+            reply = await ask_for_json(self.client, messages, options, answer_format)
         if not reply.text:
             raise EmptyReply
         _log.info("memory.made", purpose=purpose, tokens=reply.usage.prompt)

@@ -6,12 +6,11 @@ The answers are untrusted data too: they are bounded here, and escaped where the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
-from pydantic_core import from_json
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
+from llm.client.structured import answer_format, items_in
 from llm.messages.message import NO_ASKER, Message, PromptSection
 from storage.chat_log.opt_outs import person_of
 from storage.memory.memories import RoomTurn
@@ -66,10 +65,7 @@ class ExtractedFacts(BaseModel):
     facts: list[ExtractedFact]
 
 
-FACTS_FORMAT = {
-    "type": "json_schema",
-    "json_schema": {"name": "facts", "strict": True, "schema": ExtractedFacts.model_json_schema()},
-}
+FACTS_FORMAT = answer_format("facts", ExtractedFacts)
 """OpenAI's `response_format` for `ExtractedFacts`."""
 
 
@@ -105,17 +101,7 @@ def facts_in(answer: str, turns: Sequence[RoomTurn]) -> list[tuple[RoomTurn, Ext
     """Return the facts of an answer that are about a person of `turns`, each with the turn whose
     line it cites. The person of that turn is its source, whatever the answer says; `about` is the
     name by which memory knows the other."""
-    # Models put text or fences around JSON, so take what begins with the first brace; of an answer
-    # that was cut off, what is whole.
-    try:
-        value = from_json(answer[max(0, answer.find("{")) :], allow_partial=True)
-    except ValueError:
-        return []
-    listed = value.get("facts") if isinstance(value, dict) else None
-    facts = []
-    for each in listed if isinstance(listed, list) else ():
-        with suppress(ValidationError):
-            facts.append(ExtractedFact.model_validate(each))
+    facts = items_in(answer, "facts", ExtractedFact)
     # Nothing is stored about people who are not in these turns, nor with an invented source.
     people = {person_of(turn.name): turn.person for turn in turns}
     found = []

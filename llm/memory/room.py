@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
+from urllib.parse import unquote
 
 import structlog
 from pydantic import BaseModel, Field
@@ -26,12 +29,15 @@ from llm.memory.prompts import (
     key_of,
     one_line,
 )
-from llm.messages.message import PromptSection
+from llm.memory.settings import MemorySettings
+from llm.messages.message import CHARACTERS_PER_TOKEN, PromptSection
 from llm.tools.consent import to_forget, to_remember
 from llm.tools.toolbox import tool
+from storage.chat_log.event import Place, Scope, is_private
 from storage.chat_log.opt_outs import nick_of, person_of
+from storage.db.database import Database
 from storage.db.errors import StorageError
-from storage.memory.memories import MANUAL, Memory, MemoryKind, RoomMemorySnapshot
+from storage.memory.memories import MANUAL, Memories, Memory, MemoryKind, RoomMemorySnapshot
 
 # What people write of themselves, and the key of the fact; "" for the one that they name.
 _STATEMENTS = tuple(
@@ -202,11 +208,10 @@ class RoomMemory:
         ids = set(stable.ids)
         own = [fact for fact in snapshot.facts if fact.id not in ids]
         ids.update(fact.id for fact in own)
-        least = min(_MIN_COMMON_WORDS, max(1, len(words)))
         matches = [
             each
             for each in snapshot.found
-            if each.id not in ids and len(words & _words(f"{each.key} {each.text}")) >= least
+            if each.id not in ids and shared_words(question, f"{each.key} {each.text}")
         ]
         beside = (
             PromptSection("own_facts", "\n".join(map(describe, own)), _QUESTION_SECTION_BUDGET),
@@ -271,6 +276,78 @@ class PromptMemory(BaseModel):
             PromptSection("summary", self.summary, MAX_SUMMARY_LENGTH),
             PromptSection("episodes", self.episodes, _EPISODE_BUDGET),
         )
+
+
+class SharedMemory:
+    """The shared working memory: what other rooms, of all tendrils whose stores are beside
+    `database` (with SQLite in `data`), know that a question may use.
+
+    It is chosen anew for each question, within a budget of tokens, from the facts that people have
+    had remembered and the model has noted. Nothing flows from a private room to a public one:
+
+    - a fact of a public room is shown where that room may be read, if it is about who asks or
+      shares words with the question;
+    - a fact that somebody has told of themselves in private is shown to them in private.
+
+    A nick is no identity. Somebody is the same person in two rooms of a network by their account,
+    and on two networks if `[memory] people` says so.
+    """
+
+    def __init__(
+        self, tendril: str, database: Database, data: Path, settings: MemorySettings
+    ) -> None:
+        self._tendril, self._database, self._data = tendril, database, data
+        self._settings = settings
+
+    async def section(
+        self, memory: RoomMemory, question: str, network: str, scope: Scope, *, private: bool
+    ) -> PromptSection:
+        """Return the section for a question in the room of `memory` by its person, who is on
+        `network` and may read a scope; empty if there is nothing, or it cannot be read."""
+        budget = self._settings.shared_tokens * CHARACTERS_PER_TOKEN
+        lines = []
+        if budget:
+            asker = self._identities(network, memory.person)
+            try:
+                for store, fact in await self._facts(memory, asker, network, scope):
+                    room_network, _, name = fact.room.partition("/")
+                    place = Place(room_network, unquote(name))
+                    own = not asker.isdisjoint(
+                        {f"{room_network}/{fact.subject}", f"{store}/{fact.subject}"}
+                    )
+                    if name and not is_private(place.channel):
+                        about = own or shared_words(question, f"{fact.key} {fact.text}")
+                        if about and scope.covers(place):
+                            lines.append(f"{fact_line(fact)} (told in {place.channel})")
+                    elif private and own and fact.source == fact.subject:
+                        lines.append(f"{fact_line(fact)} (told in private)")
+            except StorageError as error:
+                _log.error("memory.not_shared", error=str(error))
+        return PromptSection("known_elsewhere", "\n".join(lines), budget)
+
+    def _identities(self, network: str, person: str) -> frozenset[str]:
+        """Return the names, NETWORK/PERSON, under which a person is known for sure."""
+        name = f"{network}/{person}"
+        linked = {each for group in self._settings.people if name in group for each in group}
+        # Anybody may have a nick, and a mask may be somebody else's tomorrow.
+        return frozenset(linked | ({name} if person.startswith("~") else set()))
+
+    async def _facts(
+        self, memory: RoomMemory, asker: frozenset[str], network: str, scope: Scope
+    ) -> Sequence[tuple[str, Memory]]:
+        """Return the facts of other rooms with the names of their stores; of other tendrils only if
+        the scope or the person reaches beyond this network."""
+        found = [
+            (self._tendril, fact) for fact in await memory.memory.memories.outside(memory.room)
+        ]
+        networks = {place.network for place in scope.places or ()}
+        networks |= {name.partition("/")[0] for name in asker}
+        if scope.places is None or networks - {network}:
+            for store, address in (await self._database.neighbours(self._data)).items():
+                async with Database.open(address, read_only=True) as database:
+                    facts = await Memories(database).outside(memory.room)
+                found += [(store, fact) for fact in facts]
+        return found
 
 
 class MemoryTools:
@@ -350,6 +427,12 @@ def fact_line(fact: Memory) -> str:
     """Render a fact as a line for the model, with its source if that is another person."""
     said_by = "" if fact.source == fact.subject else f" (says {nick_of(fact.source)})"
     return f"{nick_of(fact.subject)}: {fact.key} = {fact.text}{said_by}"
+
+
+def shared_words(question: str, text: str) -> bool:
+    """Return whether a text shares enough words with a question to be shown beside it."""
+    words = _words(question)
+    return len(words & _words(text)) >= min(_MIN_COMMON_WORDS, max(1, len(words)))
 
 
 def _words(text: str) -> set[str]:

@@ -20,3 +20,14 @@ class MemorySettings(Settings):
         "auto: only a model that can choose tools, as smaller ones make things up. What people ask "
         "to be remembered is remembered in any case",
     )
+    shared_tokens: int = Field(
+        200,
+        ge=0,
+        description="tokens of a prompt for facts that other rooms and tendrils know, as far as the"
+        " asker may read them; 0: none",
+    )
+    people: tuple[tuple[str, ...], ...] = Field(
+        (),
+        description="who is the same person: lists of NETWORK/NAME, as irc/~ada for the account ada"
+        " on the network irc, or chat/ada for the user ada of `terrarium chat`",
+    )

@@ -23,12 +23,12 @@ from storage.usage.usage import TokenUsage
 
 OUR_TAGS = (
     "(?:earlier_|found_)?irc_logs|tool_results?|worked_out|guidance|lessons|episodes|own_facts|facts"
-    "|notes|memory|topic"
+    "|known_elsewhere|notes|memory|topic"
 )
 """The tags of prompts that nobody writes for another reason, as a regular expression."""
 
 _TAGS = (
-    f"{OUR_TAGS}|summary|skills?|draft|request|faults|now|tool_responses?|tool_calls?|tools?"
+    f"{OUR_TAGS}|summary|skills?|draft|request|sources|claims|faults|now|tool_responses?|tool_calls?|tools?"
     "|system|sys|think|thinking|thought"
     "|assistant|user|function(?:_calls?|s)?|invoke|parameter"  # roles, calls
 )

@@ -46,6 +46,11 @@ def addresses_in(text: str) -> set[str]:
     return {address_key(without_punctuation(each)) for each in found}
 
 
+def web_addresses(text: str) -> list[str]:
+    """Return the addresses in a text that have a scheme, as they are written there."""
+    return [without_punctuation(each) for each in _WITH_SCHEME.findall(text)]
+
+
 def has_address(text: str) -> bool:
     """Return whether a text has an address with its scheme."""
     return _WITH_SCHEME.search(text) is not None

@@ -172,6 +172,12 @@ class Scope:
         """Return the scope of these places only."""
         return cls(frozenset(places))
 
+    def covers(self, place: Place) -> bool:
+        """Return whether a reader may see a place; names of channels ignore case."""
+        if self.places is None:
+            return self.private or not is_private(place.channel)
+        return str(place).lower() in {str(each).lower() for each in self.places}
+
 
 PUBLIC = Scope(None)
 EVERYTHING = Scope(None, private=True)

@@ -40,6 +40,7 @@ be remembered follow them to all rooms of the network."""
 
 _MOST_FOLLOWING = 50  # facts and notes that follow somebody into a room
 _MAX_BACKLOG_TURNS = 1_000  # turns of a backlog that are read at once
+_MAX_OUTSIDE = 500  # facts of other rooms
 _NO_LIMIT = 1 << 40  # as a limit: more than there are
 _MOST_WORDS = 24  # of a search
 _WORD = re.compile(r"\w{2,}")
@@ -232,6 +233,16 @@ class Memories(Repository):
         """Return the facts about one person, or all: those that were asked for first, then by
         confidence, then the newest first."""
         return await self._database.read(_facts, room, subject, limit)
+
+    async def outside(self, room: str) -> list[Memory]:
+        """Return the facts of all rooms but one, those that were asked for first, then the newest
+        first."""
+        rows = await self._database.fetch_all(
+            f"SELECT * FROM memories WHERE room <> ? AND layer = 'fact' AND {SEEN}"
+            " ORDER BY manual DESC, id DESC LIMIT ?",
+            [room, _MAX_OUTSIDE],
+        )
+        return [memory_of(row) for row in rows]
 
     async def fact(self, room: str, subject: str, key: str) -> Memory | None:
         """Return the fact about a person under a key, if there is one."""

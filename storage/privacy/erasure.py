@@ -216,7 +216,7 @@ async def remove_line(log: ChatLog, place: Place, msgid: str, data: Path) -> Non
             await scrub(store)
             await Runs(store).forget(ids, place.network, ())
     await deletion.remove(database, sorted(ids | replies))
-    await deletion.scrub(database)
+    await log.scrub()
 
 
 async def resume_erasures(log: Address, data: Path) -> bool:
@@ -299,7 +299,7 @@ async def _carry_out(log: ChatLog, data: Path, erasure: PendingErasure) -> bool:
             erasure = await pending.tick_off(erasure, _RECORDS)
         if _EVENTS in in_log:
             await deletion.remove(database, sorted(erasure.events | erasure.replies))
-            await deletion.scrub(database)
+            await log.scrub()
             erasure = await pending.tick_off(erasure, _EVENTS)
         erasure = await _forget_elsewhere(pending, database, data, erasure)
         # Before the rewrite at the end of this context, which also removes the names' old bytes.

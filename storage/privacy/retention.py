@@ -43,7 +43,7 @@ async def expire(log: ChatLog, settings: StorageSettings, now: datetime) -> int:
         while days and (events := await log.find(query, newest=False)):
             removed += await deletion.remove(database, [event.id for event in events])
     if removed:
-        await deletion.scrub(database)
+        await log.scrub()
         await database.execute(_WITHOUT_QUESTION)
     # Turns and memories have no retention by channel, only the general one.
     if settings.retention_days:

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Timer
 
-from storage.chat_log.event import Event, EventType, Place
+from storage.chat_log.event import EVERYTHING, Event, EventType, Place
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.log import ChatLog
@@ -27,7 +27,8 @@ from storage.privacy.audit_log import AuditEntry, AuditLog
 from storage.privacy.erasure import Forgotten, Person, forget, resume_erasures
 from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
-from storage.queues.reminders import Reminder, Reminders
+from storage.queues.reminders import Owner, Reminder, Reminders
+from storage.queues.reports import Claim, ReportContent, Reports
 from storage.runs.runs import Effect, Run, RunEnd, Runs
 from storage.usage.usage import Spending, TokenSpend, UsageAmount
 from tests.kit import lines
@@ -93,6 +94,14 @@ async def fill(data: Path) -> None:
 async def _fill_records(database: Database, asked: int, quoted: str, quotes: Sequence[int]) -> None:
     """Fill the other tables of the log's database."""
     conversations, hour = Conversations(database), timedelta(hours=1)
+    reports, mine = Reports(database), Claim(text=f"{WORD} it is", lines=[*quotes])
+    for number, nick in ((asked, PERSON.nick), (0, "bob")):
+        owner = Owner(PLACE.network, nick, *((PERSON.user, PERSON.host) if number else ()))
+        what = f"what is {WORD}?" if number else "what did she say?"
+        token = await reports.add(PLACE, owner, nick, number, what, EVERYTHING)
+        report = await reports.get(token)
+        assert report
+        assert await reports.save(report, ReportContent(answer=[mine]))
     answer = turn(asked, f"what is {WORD}?", "", f"{WORD}!")
     await conversations.add(HERS, answer, str(PLACE), PERSON.nick)
     asking = turn(1, "what did she say?", quoted, "A word.", quotes=quotes)

@@ -25,6 +25,7 @@ from harnesses.core.commands.request import (
     R,
     Reply,
 )
+from harnesses.core.commands.research import ResearchCommands
 
 _MARK = "__terrarium_command__"
 
@@ -90,7 +91,7 @@ class CommandTable(Generic[R]):
         self.tells = WaitingTells(medium)
         self.known |= commands_of(PeopleCommands(medium, self.tells))
         self.known |= commands_of(questions) | {"help": self.help}
-        for kind in (MemoryCommands, ReminderCommands, PrivacyCommands):
+        for kind in (ResearchCommands, MemoryCommands, ReminderCommands, PrivacyCommands):
             self.known |= commands_of(kind(medium))
         admins = of_admins or {}
         self.of_admins = admins.keys()

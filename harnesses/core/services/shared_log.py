@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from functools import partial
 
 from llm.client.client import AgentClient
@@ -55,7 +56,7 @@ class TendrilLog:
     A room whose name begins with "#" is public: it is listed, shown and searched. Any other is
     private. `chat_log` is the log of all tendrils, in `database`; `opt_outs`, to be loaded, are the
     people who are not logged; `retrieval` finds lines. With a `client`, which computes embeddings,
-    it finds them by meaning too, and `line_embedding` embeds them.
+    it finds them by meaning too, and `line_embedding` embeds them. Quoted times are in `zone`.
     """
 
     def __init__(
@@ -64,14 +65,14 @@ class TendrilLog:
         chat_log: ChatLog,
         network: str,
         clock: Clock,
-        quoting: Quoting,
+        zone: tzinfo,
         client: AgentClient | None = None,
     ) -> None:
         self.database, self.chat_log, self.network = database, chat_log, network
         self.opt_outs = OptOuts(database)
         self.retrieval = Retrieval(chat_log, client)
         self.line_embedding = LineEmbedding(database, client) if client else None
-        self._clock, self._quoting = clock, quoting
+        self._clock, self._quoting = clock, Quoting(zone)
         self._starts: WindowStarts = {}
 
     def place(self, room: str | Place) -> Place:

@@ -77,7 +77,7 @@ class Tendril(ABC):
     its table `[agent]` as `agent`), `prompts`, `clock` and `status`, which reports the state of the
     process to others, exist from the start. The other parts are open while the tendril runs: its
     `resources` (`client`, `database`, `conversations`, `memory`, `jobs`, ...), the services for its
-    medium (`log`, `outbox`, `peers`, `remind`, `privacy`, `metrics`), and its `turns`.
+    medium (`log`, `outbox`, `peers`, `remind`, `research`, `privacy`, `metrics`), and its `turns`.
 
     A tendril that overrides `say` delivers the messages that others put into its outbox, and its
     reminders. A tendril that sets `asked_about`, its subject in a few words for the models of
@@ -118,6 +118,7 @@ class Tendril(ABC):
     peers = Part(lambda self: self.medium_services.peers)
     privacy = Part(lambda self: self.medium_services.privacy)
     remind = Part(lambda self: self.medium_services.remind)
+    research = Part(lambda self: self.medium_services.research)
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         persona = Path(inspect.getfile(type(self))).with_name("persona.md")
@@ -148,7 +149,7 @@ class Tendril(ABC):
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of background jobs, by the kind of job."""
-        return self.memory.handlers()
+        return {**self.memory.handlers(), **self.research.handlers()}
 
     def mcp_owners(self, scope: Scope) -> Sequence[object]:
         """Return the objects whose tools marked `mcp` are offered to MCP clients; by default the
@@ -201,9 +202,17 @@ class Tendril(ABC):
                 uses_log_database=self.uses_log_database,
                 learns=self.learns,
             ) as self.resources,
-            MediumServices.open(self.resources, self.say_reminder) as self.medium_services,
+            MediumServices.open(
+                self.resources, self.say_reminder, speaks=self._speaks
+            ) as self.medium_services,
         ):
-            self.turns = Turns(self.resources, self.log.chat_log, self.peers, self)
+            self.turns = Turns(
+                self.resources,
+                self.log.chat_log,
+                self.peers,
+                self,
+                lambda: self.tools_for(Door(log=self.log.tools_within(EMPTY_SCOPE))),
+            )
             yield
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> None:

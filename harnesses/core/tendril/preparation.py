@@ -154,6 +154,11 @@ async def create_context(
         120,
     )
     stable, personal = await memory.sections(request.text)
+    if (origin := request.origin) and request.keeps and request.is_by_person:
+        shared = resources.shared_memory.section(
+            memory, request.text, origin.network, origin.scope, private=request.private
+        )
+        personal = (*personal, await shared)
     return PromptContext(
         given,
         sections=(*stable, *personal, *prompt.question_sections, clock),

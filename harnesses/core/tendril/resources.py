@@ -11,6 +11,7 @@ from harnesses.core.tendril.status import AccessMonitor, StatusFile
 from llm.client.client import AgentClient, ModelCatalog, Reader
 from llm.client.token_usage import TokenAccounting, TokenCounter
 from llm.memory.consolidation import TendrilMemory
+from llm.memory.room import SharedMemory
 from llm.memory.settings import MemorySettings
 from storage.db.database import Database
 from storage.memory.conversations import Conversations
@@ -29,7 +30,8 @@ class Resources:
     `client` is the connection to the agent server, and `access` reports it if the server refuses
     us. `catalog` lists the server's models, `token_counter` measures prompts, `reader` reads
     questions, and `accounting` records the tokens spent. `database` holds the tendril's own tables:
-    `conversations`, `memory`, `jobs`, `runs` and `skills`.
+    `conversations`, `memory`, `jobs`, `runs` and `skills`. `shared_memory` has the facts of all
+    rooms.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Resources:
     jobs: Jobs
     runs: Runs
     memory: TendrilMemory
+    shared_memory: SharedMemory
 
     @classmethod
     @asynccontextmanager
@@ -95,4 +98,5 @@ class Resources:
                 jobs=jobs,
                 runs=runs,
                 memory=memory,
+                shared_memory=SharedMemory(name, database, config.data, settings),
             )

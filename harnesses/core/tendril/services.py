@@ -16,12 +16,12 @@ from harnesses.core.services.peers import PeerService
 from harnesses.core.services.privacy import PrivacyService
 from harnesses.core.services.reminders import ReminderService, SayReminder
 from harnesses.core.services.shared_log import TendrilLog
+from harnesses.core.tendril.research import ResearchService
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.status import StatusFile, askable
 from harnesses.core.tendril.turns import Turns
 from llm.agent.trace import expire_runs
 from llm.client.client import Heartbeat
-from llm.log_questions import Quoting
 from storage.chat_log.journal import Journal
 from storage.db.database import Database
 from storage.log import ChatLog
@@ -30,29 +30,34 @@ from storage.settings import StorageSettings, log_address, store_address
 BACKUP_MARK = Path("run", "last-backup")
 """The file in the data folder whose time is that of the last backup."""
 
+MAX_TOOLS, MAX_SUBJECT = 200, 200
+"""The most tools, and characters of `asked_about`, of which the agent server takes note."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MediumServices:
     """The services with which a tendril listens and speaks on its medium.
 
     `log` is the log that all tendrils share. `outbox` sends messages through other tendrils and
-    `peers` asks them questions. `remind` stores reminders, `privacy` handles opt-outs and erasure,
-    and `metrics` are counters and gauges for Prometheus.
+    `peers` asks them questions. `remind` stores reminders, `research` works on long questions,
+    `privacy` handles opt-outs and erasure, and `metrics` are counters and gauges for Prometheus.
     """
 
     log: TendrilLog
     outbox: TendrilOutbox
     peers: PeerService
     remind: ReminderService
+    research: ResearchService
     privacy: PrivacyService
     metrics: TendrilMetrics
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, resources: Resources, say_reminder: SayReminder
+        cls, resources: Resources, say_reminder: SayReminder, *, speaks: bool
     ) -> AsyncIterator[MediumServices]:
-        """Open the log and outbox, create the services. Raises StorageError and ConfigError."""
+        """Open the log and outbox, create the services; `say_reminder` works only where the tendril
+        `speaks` unasked. Raises StorageError and ConfigError."""
         name, clock, database = resources.name, resources.clock, resources.database
         config, agent = resources.configuration.config, resources.configuration.agent
         async with AsyncExitStack() as opened:
@@ -69,7 +74,7 @@ class MediumServices:
                     journal = opened.enter_context(Journal(config.data, name).hold())
             # On leaving, all that was recorded is stored before the databases are closed.
             chat_log = await opened.enter_async_context(ChatLog.open(shared, journal))
-            log = TendrilLog(shared, chat_log, name, clock, Quoting(agent.zone), embeds)
+            log = TendrilLog(shared, chat_log, name, clock, agent.zone, embeds)
             rules = await log.opt_outs.load()
             with suppress(OSError):
                 await chat_log.recover(rules.keeps)
@@ -86,6 +91,7 @@ class MediumServices:
                     say_reminder,
                     config.data / "run" / f"{name}-reminders.lock",
                 ),
+                research=ResearchService(resources, log, say_reminder if speaks else None),
                 privacy=PrivacyService(log, database, resources.accounting, config, clock),
                 metrics=TendrilMetrics(),
             )
@@ -114,7 +120,8 @@ class MediumServices:
                 gauges["backup_age_seconds"] = time.time() - (data / BACKUP_MARK).stat().st_mtime
             return Heartbeat(
                 state=status.state,
-                tools=turns.own_tools,
+                asked_about=status.asked_about[:MAX_SUBJECT],
+                tools=turns.tool_names()[:MAX_TOOLS],
                 pending=turns.pending,
                 tokens_today=resources.accounting.today(),
                 counters=self.metrics.counters,

@@ -84,7 +84,7 @@ class StatusFile:
 
     def __init__(self, data: Path, name: str, asked_about: str = "") -> None:
         self._path = data / "run" / f"{name}.json"
-        self._name, self._asked_about = name, asked_about
+        self._name, self.asked_about = name, asked_about
         self.state = ProcessState.STARTING
         self._detail = ""
         self.tokens: Callable[[], dict[str, int]] = dict
@@ -142,7 +142,7 @@ class StatusFile:
             tokens_today=sum(tokens.values()),
             purposes=tokens,
             trouble="; ".join(filter(None, self._troubles.values())),
-            asked_about=self._asked_about,
+            asked_about=self.asked_about,
             mcp_troubles=self.mcp_troubles(),
             mcp_tools=self.mcp_tools,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -45,17 +45,23 @@ _log = structlog.get_logger()
 class Turns:
     """The turns of a tendril, with its `resources`, the `log` and its questions to `peers`.
 
-    `owner` has the `@tool` methods that every question may use; `own_tools` are their names.
+    `owner` has the `@tool` methods that every question may use, `offered` returns the owners of the
+    tools of the medium.
     """
 
     def __init__(
-        self, resources: Resources, log: ChatLog, peers: PeerService, owner: object
+        self,
+        resources: Resources,
+        log: ChatLog,
+        peers: PeerService,
+        owner: object,
+        offered: Callable[[], Iterable[object]] = tuple,
     ) -> None:
         self._resources, self._log = resources, log
         # Weak: each turn, running or waiting, holds its queue, which goes with the last of them.
         self._queues: WeakValueDictionary[str, ConversationQueue] = WeakValueDictionary()
         self._responder = Responder(resources, log, peers, owner)
-        self.own_tools = list(Toolbox.from_owners(owner).names())
+        self._owner, self._offered = owner, offered
         self._open: set[CancelScope] = set()  # of the questions by people
         self._is_closing = False
         self._idle = asyncio.Event()
@@ -64,6 +70,11 @@ class Turns:
     def pending(self) -> int:
         """The number of questions being answered or queued."""
         return sum(map(len, self._queues.values()))
+
+    def tool_names(self) -> list[str]:
+        """Return the names of the tools that a question may use."""
+        more = self._resources.configuration.prompts.tools()
+        return [*Toolbox.from_owners(self._owner, *self._offered(), *more).names()]
 
     async def take(self, request: TurnRequest) -> TurnResult:
         """Answer a question, one at a time per conversation; return `NO_REPLY` if it was stopped or

@@ -9,7 +9,7 @@ from harnesses.core.commands.table import CommandTable, commands_of
 from harnesses.core.tendril.base import Tendril
 from harnesses.irc.commands.admin import AdminCommands
 from harnesses.irc.operators import OperatorCommands
-from harnesses.irc.policy.requests import IrcRequest, fold_place, without_highlight
+from harnesses.irc.policy.requests import IrcRequest, fold_place, payer_of, without_highlight
 from harnesses.irc.protocol.message import sanitize
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.unasked import UnaskedAnswers
@@ -84,6 +84,14 @@ class IrcMedium(Medium[IrcRequest]):
     def web_address(self) -> str | None:
         """The base URL of the web pages for people on these networks; None while they have none."""
         return self._services.web_address
+
+    def readable(self, request: IrcRequest) -> Scope:
+        """Return the part of the log that an author may read, see `LogViews.readable_scope`."""
+        return self._questions.log_views.readable_scope(request)
+
+    def payer(self, request: IrcRequest) -> str:
+        """Return the name under which what an author asks is counted."""
+        return payer_of(request.network, request.who)
 
     def stop(self, request: IrcRequest, nick: str) -> bool:
         """Stop what the author of a request, or `nick`, has asked in its place; return whether

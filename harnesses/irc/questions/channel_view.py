@@ -13,8 +13,8 @@ from harnesses.irc.transport.network import Network
 from llm.answerers.answerers import RoomView
 from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow, WindowStarts
-from llm.tools.log_search import LogTools
-from storage.chat_log.event import Event, PendingEvent, Place, Scope, is_private
+from llm.tools.log_search import LogTools, Present
+from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.chat_log.event_table import id_at
 from storage.passages.passages import LineFilter
 
@@ -87,22 +87,26 @@ class LogViews:
             known = [event for event in events if event.network in networks]
             return await whole_answers(conversations, room, known)
 
-        def present() -> dict[Place, list[str]]:
-            return {
-                each: networks[each.network].roster.nicks(each.channel)
-                for each in sorted(scope.places or (), key=str)
-                if each.network in networks
-                and not is_private(each.channel)
-                and networks[each.network].reaches(each.channel)
-            }
-
         return replace(
             self._services.medium.log.tools_within(scope),
             before=before,
             line_filter=self._quotable_lines(place),
-            present=present,
+            present=self.present_in(scope),
             answers=answers,
         )
+
+    def present_in(self, scope: Scope) -> Present:
+        """Return the function that tells who is on the channels of a scope now."""
+
+        def present() -> dict[Place, list[str]]:
+            return {
+                place: network.roster.nicks(channel)
+                for network in self._services.networks.values()
+                for channel in network.roster.channels
+                if scope.covers(place := Place(network.name, channel)) and network.reaches(channel)
+            }
+
+        return present
 
     def _quotable_lines(self, place: Place) -> LineFilter:
         """Return a filter for quotable lines: neither commands nor addressed to the bot."""

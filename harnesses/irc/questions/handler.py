@@ -246,7 +246,7 @@ class QuestionHandler:
             model=request.model or behaviour.model,
             private=request.private,
             keeps=request.pending_event.event is not None,  # not logged, so not remembered
-            origin=request.origin,
+            origin=replace(request.origin, scope=self.log_views.readable_scope(request)),
         )
 
     def _tools(

@@ -1,0 +1,37 @@
+"""The command that starts a research."""
+
+from __future__ import annotations
+
+from typing import Generic
+
+from harnesses.core.commands.request import Medium, PrivateReply, R, Reply
+from harnesses.core.tendril.research import ResearchRequest
+
+
+class ResearchCommands(Generic[R]):
+    """The command."""
+
+    def __init__(self, medium: Medium[R]) -> None:
+        self._medium = medium
+
+    async def research(self, request: R) -> Reply:
+        """research QUESTION|stop: take minutes to search the log, and pages where I may, and write
+        a report with the lines that say it; alone: how far I am"""
+        medium, service = self._medium, self._medium.tendril.research
+        asked = ResearchRequest(
+            question=request.words,
+            requester=request.requester,
+            payer=medium.payer(request),
+            scope=medium.readable(request),
+            address=medium.web_address,
+            prefix=medium.prefix(request.place),
+            nicks=medium.nicks(request),
+        )
+        match request.words.lower().split():
+            case []:
+                return PrivateReply(await service.list_text(asked))
+            case ["stop"]:
+                return "Stopped." if await service.stop(asked) else PrivateReply("I am at none.")
+        if not medium.keeps(request):
+            return PrivateReply("I keep nothing of what you say here, so I cannot write a report.")
+        return await service.start(asked)

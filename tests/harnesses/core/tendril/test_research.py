@@ -1,0 +1,198 @@
+"""Research over a real log, asked for on a real IRC server, with reports on real pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from storage.chat_log.event import EVERYTHING
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.queues.reports import ReportContent, Reports
+from terrarium.clock import Clock
+from tests.kit.clock import ManualClock
+from tests.kit.command import begun
+from tests.kit.data_files import files_with
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
+from tests.kit.ircd import embedded_ircd
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.researching import INVENTED, UNFOUNDED, obey
+from tests.kit.web_site import WebSite, excerpt, web_site
+from tests.promises.test_forgetting import forget_me
+
+QUESTION = "how do I start the greenhouse pump?"
+LINE = "the greenhouse pump starts when you hold the chartreuse button"
+PLAN = json.dumps({"topics": [{"title": "The pump", "searches": ["start the pump"]}]})
+TINY = {"parameters": 135_000_000}
+LINK = re.compile(r"http://\S+/research/([\w-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A site over the log of an IRC server's channel, with a model."""
+
+    port: int
+    data: Path
+    site: WebSite
+    model: ScriptedOpenAI
+
+    @asynccontextmanager
+    async def tendril(self, clock: Clock | None = None) -> AsyncIterator[None]:
+        config = irc_config(self.data, self.port, self.model.url, web={"port": 0})
+        async with irc_tendril(config, clock):
+            yield
+
+    async def page(self, token: str) -> str:
+        answer = await self.site.http.get(f"/research/{token}")
+        return answer.text if answer.status_code == 200 else ""
+
+    async def content(self, token: str) -> ReportContent | None:
+        async with Database.open(self.data / "irc.db") as database:
+            report = await Reports(database).get(token)
+        return report.content if report else None
+
+    async def lines(self) -> dict[int, str]:
+        async with Database.open(self.data / "irc.db") as database:
+            found = await ChatLog(database).find(Query(scope=EVERYTHING, limit=1_000))
+        return {event.id: event.text for event in found}
+
+
+@asynccontextmanager
+async def place(data: Path) -> AsyncIterator[Place]:
+    async with (
+        embedded_ircd() as ircd,
+        ScriptedOpenAI() as model,
+        web_site(data, events=excerpt()) as site,
+    ):
+        model.default = obey
+        yield Place(ircd.port, data, site, model)
+
+
+async def ask(who: IrcClient, target: str = ROOM) -> str:
+    """Ask for a report; return its id."""
+    await who.say(target, f".research {QUESTION}")
+    return (await who.expect(rf"I am on it\. .*{LINK.pattern}"))[1]
+
+
+async def until_done(who: IrcClient, token: str) -> None:
+    await who.expect(rf"the report on “.*” is done: .*/research/{token}")
+
+
+async def test_every_claim_stands_with_a_line_that_says_it_and_no_other_is_kept(
+    tmp_path: Path,
+) -> None:
+    async with place(tmp_path) as here, here.tendril(), irc_client(here.port, "bob") as bob:
+        await bob.join(ROOM)
+        await bob.say(ROOM, LINE)
+        token = await ask(bob)
+        await until_done(bob, token)
+        content, page, lines = await here.content(token), await here.page(token), await here.lines()
+        assert await bob.reply_to(f".research {'why ' * 200}") == (
+            "A question for a research has at most 400 characters."
+        )
+        assert "I keep nothing" in await bob.told(f".research {QUESTION} [nolog]")
+        assert re.search(f"pump.”: done http.*{token}", await bob.told(".research"))
+    assert content
+    assert content.claims
+    assert content.answer
+    assert content.tokens
+    for claim in (*content.claims, *content.answer):
+        assert any(lines[line] in claim.text for line in claim.lines)
+        assert claim.text not in (INVENTED, UNFOUNDED)
+        assert all(f"at={line}" in page for line in claim.lines)
+
+
+async def test_a_tiny_model_is_not_asked_and_the_report_shows_the_threads(tmp_path: Path) -> None:
+    async with place(tmp_path) as here, irc_client(here.port, "bob") as bob:
+        here.model.card = TINY
+        async with here.tendril():
+            await bob.join(ROOM)
+            await bob.say(ROOM, LINE)
+            token = await ask(bob)
+            await until_done(bob, token)
+        page = await here.page(token)
+    assert here.model.requests == []
+    assert "Thread of" in page
+    assert LINE in page
+
+
+async def test_a_research_that_was_killed_goes_on_from_its_last_finished_step(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock(datetime.now(UTC) + timedelta(minutes=1))
+    async with place(tmp_path) as here, irc_client(here.port, "bob") as bob:
+        here.model.answer(Answer(PLAN)).hang()
+        settings = {"IRC_SERVER": "127.0.0.1", "IRC_PORT": str(here.port)}
+        settings |= {"AGENT_API_URL": here.model.url, "DB_PATH": "irc.db"}
+        async with begun("run", "irc", "--data", str(tmp_path), cwd=tmp_path, **settings) as killed:
+            await bob.meet()
+            await bob.say(ROOM, LINE)
+            token = await ask(bob)
+            await here.model.arrived(2)
+            killed.kill()
+            await killed.wait()
+        here.model.release()
+        async with here.tendril(clock):
+            await clock.asleep_until(clock.now() + timedelta(seconds=30))
+            await clock.advance(timedelta(seconds=31))
+            await until_done(bob, token)
+    orders = [str(each["messages"][0]["content"])[:8] for each in here.model.requests]
+    assert orders.count("You plan") == 1
+    content = await here.content(token)
+    assert content
+    assert content.answer
+
+
+async def test_with_whom_a_report_quotes_go_her_words_and_with_the_asker_all_of_it(
+    tmp_path: Path,
+) -> None:
+    async with (
+        place(tmp_path) as here,
+        here.tendril(),
+        irc_client(here.port, "bob") as bob,
+        irc_client(here.port, "zoe") as zoe,
+    ):
+        await bob.join(ROOM)
+        await zoe.join(ROOM)
+        await zoe.say(ROOM, LINE)
+        token = await ask(bob)
+        await until_done(bob, token)
+        assert "chartreuse" in await here.page(token)
+        await forget_me(zoe)
+        content = await here.content(token)
+        assert content
+        assert not content.claims
+        assert QUESTION in await here.page(token)
+        assert "chartreuse" not in await here.page(token)
+        assert files_with(here.data, "chartreuse") == []
+        await forget_me(bob)
+        assert await here.content(token) is None
+
+
+async def test_the_report_of_a_private_question_is_about_what_the_asker_may_read(
+    tmp_path: Path,
+) -> None:
+    async with (
+        place(tmp_path) as here,
+        here.tendril(),
+        irc_client(here.port, "bob") as bob,
+        irc_client(here.port, "zoe") as zoe,
+    ):
+        await zoe.join(ROOM)
+        await zoe.say(ROOM, LINE)
+        await zoe.settle()
+        found = []
+        for is_there in (False, True):
+            if is_there:
+                await bob.join(ROOM)
+            token = await ask(bob, "Terra")
+            await until_done(bob, token)
+            found.append(await here.page(token))
+    assert "chartreuse" not in found[0]
+    assert "chartreuse" in found[1]
