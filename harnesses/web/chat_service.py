@@ -15,7 +15,7 @@ from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.web.auth.tokens import Viewer
 from harnesses.web.visitors import Visitor
 from llm.client.response import OnText
-from llm.messages.message import Image
+from llm.messages.message import AttachedFile, Image
 from llm.skills.registry import TEACH
 from storage.chat_log.event import Identity, Place, Scope, is_private
 from storage.memory.conversations import Turn
@@ -31,7 +31,7 @@ async def answer_person(
     text: str,
     address: str,
     on_text: OnText,
-    image: Image | None = None,
+    attached: Image | AttachedFile | None = None,
 ) -> TurnResult:
     """Run the command, or answer the question, of a visitor at a network `address` in one of their
     conversations, passing each piece of an answer to `on_text` as it is generated."""
@@ -39,7 +39,8 @@ async def answer_person(
     turn = replace(
         visitor_turn(tendril, visitor, conversation, text, address, can_remind=True),
         on_text=on_text,
-        image=image,
+        image=attached if isinstance(attached, Image) else None,
+        file=attached if isinstance(attached, AttachedFile) else None,
     )
     return await chat.answer(turn, visitor.who, scope, lambda: _RIGHTS)
 

@@ -21,6 +21,7 @@ from llm.messages.message import (
     CHARACTERS_PER_TOKEN,
     EARLIER,
     NO_ASKER,
+    AttachedFile,
     Image,
     Message,
     PromptSection,
@@ -221,7 +222,9 @@ class PromptContext:
 def _render_question(question: Message, before: str = "") -> Message:
     """Return a question as it is sent: what goes before it, then the asker and the text."""
     who = "" if question["name"] == NO_ASKER else f"{question['name']} asks: "
-    return {"role": "user", "content": before + escape_tags(f"{who}{question['content']}")}
+    after = f"\n\n{AttachedFile(**question['file'])}" if "file" in question else ""
+    content = before + escape_tags(f"{who}{question['content']}") + after
+    return {"role": "user", "content": content}
 
 
 def texts_shown(turn: Turn) -> Iterator[ShownText]:
@@ -240,7 +243,10 @@ def _newest(turns: Sequence[Turn], characters: int) -> list[Turn]:
     """Return all turns or, if they are too long, the newest ones in half of the characters: the
     beginning of the prompt then moves rarely."""
     sizes = [
-        sum(len(each["content"] or "") + len(str(each.get("tool_calls", ""))) for each in messages)
+        sum(
+            len(f"{each['content'] or ''}{each.get('tool_calls', '')}{each.get('file', '')}")
+            for each in messages
+        )
         for messages in (turn.messages for turn in turns)
     ]
     if sum(sizes) <= characters:

@@ -1,4 +1,4 @@
-"""Text extraction from HTML pages and feeds, in a child process.
+"""Text extraction from HTML pages, feeds and PDF files, in a child process.
 
 Pages are untrusted, and a hostile one can keep a parser busy for minutes or exhaust the memory. The
 child is killed when it exceeds its limits of time and memory, and parsing does not hold the GIL of
@@ -16,6 +16,7 @@ import re
 import resource
 import sys
 from dataclasses import dataclass
+from typing import Literal
 
 from llm.web.errors import ExtraMissing, PageUnreadable
 
@@ -39,10 +40,14 @@ class Extracted:
     text: str = ""
 
 
-async def extract(page: bytes, url: str, *, is_feed: bool = False) -> Extracted:
-    """Return the parts of an HTML page or a feed. Raises PageUnreadable and ExtraMissing."""
+Kind = Literal["page", "feed", "pdf"]
+
+
+async def extract(page: bytes, url: str, kind: Kind = "page") -> Extracted:
+    """Return the parts of an HTML page, a feed or a PDF file. Raises PageUnreadable and
+    ExtraMissing."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__, url, "feed" if is_feed else "page"),
+        *(sys.executable, "-m", __name__, url, kind),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
@@ -84,6 +89,14 @@ def main() -> None:
                 entries.append("\n".join(filter(None, lines)))
             text = "\n\n".join(entries)
             parts = {"title": read.feed.get("title"), "description": read.feed.get("subtitle")}
+        elif kind == "pdf":
+            import pypdf
+
+            text, parts = "", {}
+            for each in pypdf.PdfReader(io.BytesIO(page)).pages:
+                text += f"{each.extract_text()}\n\n"
+                if len(text) > _MAX_TEXT_LENGTH:
+                    break
         else:
             import trafilatura
 

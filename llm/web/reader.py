@@ -85,7 +85,7 @@ async def _read_itself(fetcher: Fetcher, url: str) -> PageText:
     is_feed = page.type in _FEEDS or (page.type in _XML and (b"<rss" in head or b"<feed" in head))
     if not is_feed and page.type not in _HTML:
         return PageText("text", page.url, "", text=page.text)
-    parts = await extract(page.body, page.url, is_feed=is_feed)
+    parts = await extract(page.body, page.url, "feed" if is_feed else "page")
     if not (is_feed or parts.text or parts.title or parts.description):
         raise PageUnreadable("there is no text in it; perhaps it needs a browser")
     about = ", ".join(filter(None, (parts.author, parts.site, parts.date)))

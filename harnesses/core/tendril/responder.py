@@ -35,6 +35,9 @@ from llm.prompt.compact_context import CompactPromptContext
 from storage.log import ChatLog
 
 LOST = "I have lost the thread; please ask the whole question."
+TOO_SMALL = (
+    "My model is too small to read files; please write the lines that matter into your question."
+)
 BLIND = "My model cannot look at images; please tell me in words what is in it."
 
 _log = structlog.get_logger()
@@ -60,8 +63,8 @@ class Responder:
         options, profile = choice.options, choice.profile
         if profile.is_compact and request.is_unasked:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
-        if request.image and not options.accepts_images:
-            return TurnResult(BLIND, ok=False)
+        if refusal := unreadable(request, choice):
+            return TurnResult(refusal, ok=False)
         peer_tools = self._peer_tools(request)
         tools = [self._owner, *request.tools, *([peer_tools] if peer_tools else ())]
         prompt = await build_prompt(resources, replace(request, tools=tools), memory, choice)
@@ -78,7 +81,7 @@ class Responder:
             log_window=request.log_window if request.is_by_person else None,
             room=request.room_view,
         )
-        direct = None if request.image else await first_answer(request.known_reading, asked)
+        direct = None if request.has_more else await first_answer(request.known_reading, asked)
         if direct is None and queue is None:
             return NO_REPLY
         context = await create_context(resources, request, memory, choice, prompt, quoted)
@@ -137,6 +140,13 @@ class Responder:
         return outcome.with_last(
             quotes=sorted(await resolve(lines)), quotes_beside=sorted(await resolve(beside))
         )
+
+
+def unreadable(request: TurnRequest, choice: ModelChoice) -> str:
+    """Return what to tell somebody whose image or file the chosen model cannot read, else ""."""
+    if request.image and not choice.options.accepts_images:
+        return BLIND
+    return TOO_SMALL if request.file and choice.profile.is_compact else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from llm.answerers.answerers import RoomView
 from llm.client.client import Priority
 from llm.client.response import OnText
 from llm.log_questions import QuotedAnswer
-from llm.messages.message import Image, Message, Question, quotes_of
+from llm.messages.message import AttachedFile, Image, Message, Question, quotes_of
 from llm.prompt.log_window import LogWindow, quoted_answer
 from llm.reading.reading import Reading
 from llm.tools.consent import Asker, Rights
@@ -99,7 +99,7 @@ class TurnRequest:
     - `private`: the trace holds no words and does not show the conversation's name.
     - `run`: the key of the trace, for a run that is repeated after a crash (`llm.agent.trace`).
     - `image`: shown to the model with the question, but not stored. If the model cannot see, the
-      answer says so.
+      answer says so. `file` is shown with it as well, and remembered with the turn.
     """
 
     conversation: str
@@ -126,6 +126,7 @@ class TurnRequest:
     run: str = ""
     origin: Origin | None = None
     image: Image | None = None
+    file: AttachedFile | None = None
     command: Callable[[Reading], Awaitable[Action | None]] | None = None
     reading: Reading | None = None
     room_view: RoomView | None = None
@@ -147,6 +148,11 @@ class TurnRequest:
     def is_unrecorded(self) -> bool:
         """True if nothing of the question may be stored, not even the fact that it was asked."""
         return self.is_by_person and not self.keeps
+
+    @property
+    def has_more(self) -> bool:
+        """True if an image or a file belongs to the question."""
+        return self.image is not None or self.file is not None
 
     @property
     def is_by_person(self) -> bool:
@@ -201,7 +207,7 @@ class TurnRequest:
 
     async def find_quotes(self) -> QuotedAnswer | None:
         """Return the log lines that answer a person's question, or None."""
-        if self.log_window is None or self.image or not self.is_by_person:
+        if self.log_window is None or self.has_more or not self.is_by_person:
             return None
         return await quoted_answer(self.log_window, self.known_reading)
 
@@ -212,6 +218,7 @@ class TurnRequest:
             "\n".join([self.text, *(line.text for line in self.pasted)]),
             self.log_window.pending_event if self.log_window and self.joins else None,
             tuple(line.id for line in self.pasted),
+            self.file,
         )
 
     async def settled(self, *, with_pasted: bool) -> TurnRequest:

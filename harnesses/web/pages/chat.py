@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, HTTPException
 from pydantic import BaseModel, Field, StringConstraints, field_validator
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,7 +24,9 @@ from harnesses.web.chat_service import answer_person
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
 from harnesses.web.visitors import Visitor, VisitorDep
-from llm.messages.message import Image
+from llm.messages.message import AttachedFile, Image, Message
+from llm.web.errors import ExtraMissing, PageUnreadable
+from llm.web.extraction import extract
 
 _LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
 FIRST = "0"
@@ -37,6 +39,38 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)
 Write = Callable[[dict[str, Any]], Awaitable[None]]
 
 
+class UploadedFile(BaseModel):
+    """A text or PDF file of a chat question."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    data: Annotated[str, Field(max_length=MAX_IMAGE_CHARS, description="in base64")]
+
+    async def read(self) -> AttachedFile:
+        """Return the file with its text. Raises HTTPException 422, which says what to do."""
+        try:
+            data = base64.b64decode(self.data, validate=True)
+            if data.startswith(b"%PDF-"):
+                text = (await extract(data, self.name, "pdf")).text
+                problem = "it has no text: its pages may be pictures"
+            else:
+                text = data.decode("utf-8-sig")
+                problem = "it has no text" if not text.strip() else "it is no text or PDF file"
+        except ExtraMissing:
+            text, problem = (
+                "",
+                "this site cannot read PDF files until somebody installs `terrarium-irc[pages]`",
+            )
+        except PageUnreadable as error:
+            text, problem = "", str(error)
+        except ValueError:  # also of an unfit encoding
+            text, problem = "", "it is no PDF file, and no text in UTF-8"
+        if not text.strip() or "\0" in text:
+            raise HTTPException(
+                422, f"{self.name}: {problem}. Paste the lines that matter instead."
+            )
+        return AttachedFile(self.name, text)
+
+
 class ChatQuestion(BaseModel):
     """The request body of a chat question."""
 
@@ -45,6 +79,7 @@ class ChatQuestion(BaseModel):
         None, description="a PNG, JPEG, GIF or WebP file in base64"
     )
 
+    file: UploadedFile | None = None
     conversation: ConversationName = FIRST
     replaces: Annotated[int, Field(gt=0, lt=2**53)] | None = Field(
         None, description="the id of a turn that this question replaces, with all after it"
@@ -79,11 +114,14 @@ async def show_chat(
     if name == "new" or about:
         name = secrets.token_hex(8)
     name = name or (listed[0][0] if listed else FIRST)
-    # A bookmark of this address opens our chat page with a draft about the page that is open.
+    # A bookmark of this address opens our chat page with a draft about the page that is open, and
+    # sends it the visible text, which it attaches.
+    origin = str(request.base_url).rstrip("/")
     script = (
-        f"void open({json.dumps(f'{request.base_url}chat/new')}+'?about='"
+        "(w=>addEventListener('message',e=>e.source===w&&w.postMessage({terrarium:"
+        f"document.body.innerText}},{json.dumps(origin)})))(open({json.dumps(f'{request.base_url}chat/new')}+'?about='"
         "+encodeURIComponent(location.href)+'&selected='+"
-        f"encodeURIComponent(String(getSelection()).slice(0,{_LONGEST_SELECTION})))"
+        f"encodeURIComponent(String(getSelection()).slice(0,{_LONGEST_SELECTION}))))"
     )
     # Only filled into the box: a link of another site must not ask the model by itself.
     draft = ""
@@ -95,7 +133,9 @@ async def show_chat(
     said = [
         (
             turn.id,
-            *(str(each.get("content") or "") for each in (turn.messages[0], turn.messages[-1])),
+            _content(turn.messages[0]),
+            turn.messages[0].get("file", {}).get("name", ""),
+            _content(turn.messages[-1]),
         )
         for turn in turns
     ]
@@ -120,7 +160,11 @@ async def ask(
     address = address_of(request)
     if not state.questions.try_acquire(address):
         return refuse(request, HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
-    image = None if question.image is None else _decode(question.image)
+    attached: Image | AttachedFile | None = None
+    if question.file is not None:
+        attached = await question.file.read()
+    elif question.image is not None:
+        attached = _decode(question.image)
 
     async def answer(write: Write) -> None:
         async def on_text(piece: str) -> None:
@@ -130,7 +174,7 @@ async def ask(
         if question.replaces:
             await tendril.turns.rewind(name, question.replaces)
         text = question.text
-        reply = await answer_person(state.chat, visitor, name, text, address, on_text, image)
+        reply = await answer_person(state.chat, visitor, name, text, address, on_text, attached)
         last = {"html": answer_html(reply.text), "ok": reply.ok}
         is_turn = reply.ok and bool(reply.messages)  # and no command
         if is_turn and (kept := await tendril.conversations.turns(name, limit=1)):
@@ -145,6 +189,10 @@ async def forget(state: AppStateDep, visitor: VisitorDep, name: ConversationName
     """Delete a conversation, and begin a new one."""
     await state.tendril.clear(_key(visitor, name))
     return see_other("/chat/new")
+
+
+def _content(message: Message) -> str:
+    return str(message.get("content") or "")
 
 
 def _key(visitor: Visitor, name: str) -> str:

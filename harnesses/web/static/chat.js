@@ -39,10 +39,12 @@ async function* lines(stream) {
   }
 }
 
+const isImage = (file) => file.type.startsWith("image/");
+
 function attach(file) {
   chosen = file;
   attached.hidden = !file;
-  attached.firstElementChild.textContent = file ? `Image attached: ${file.name || "pasted"}` : "";
+  attached.firstElementChild.textContent = file ? `${isImage(file) ? "Image" : "File"} attached: ${file.name || "pasted"}` : "";
 }
 
 async function smaller(file) {
@@ -54,12 +56,18 @@ async function smaller(file) {
 }
 
 async function encoded(file) {
-  const bytes = new Uint8Array(await (file.size > MOST ? await smaller(file) : file).arrayBuffer());
+  const bytes = new Uint8Array(await (isImage(file) && file.size > MOST ? await smaller(file) : file).arrayBuffer());
   let text = "";
   for (let at = 0; at < bytes.length; at += 0x8000) {
     text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
   }
   return btoa(text);
+}
+
+async function sent(file) {
+  if (isImage(file)) return { image: await encoded(file) };
+  if (file.size > MOST) throw new Error("A file has at most 2 MB; paste the lines that matter.");
+  return { file: { name: file.name.slice(-100), data: await encoded(file) } };
 }
 
 function button(name, act) {
@@ -107,7 +115,11 @@ async function ask(text, file, replaced) {
   const replaces = Number(replaced?.dataset.turn) || null;
   while (replaced && said.lastElementChild !== replaced) said.lastElementChild.remove();
   replaced?.remove();
-  const asked = article("asked", file ? `${text} [image]` : text);
+  const asked = article("asked", text);
+  if (file) {
+    const name = isImage(file) ? "[image]" : file.name;
+    asked.append(Object.assign(document.createElement("p"), { className: "muted", textContent: name }));
+  }
   const answer = article("answered waiting", "");
   const shown = answer.firstElementChild;
   running = new AbortController();
@@ -117,7 +129,7 @@ async function ask(text, file, replaced) {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({
-        text, replaces, conversation: form.dataset.name, image: file ? await encoded(file) : null,
+        text, replaces, conversation: form.dataset.name, ...(file ? await sent(file) : {}),
       }),
       signal: running.signal,
     });
@@ -197,6 +209,12 @@ image.addEventListener("change", () => {
   box.focus();
 });
 editing.querySelector("button").addEventListener("click", () => { edit(null); box.value = ""; grow(); });
+// The bookmarklet sends the text of the page from which it has opened this one.
+addEventListener("message", ({ source, data }) => {
+  if (!opener || source !== opener || typeof data?.terrarium !== "string") return;
+  attach(new File([data.terrarium.slice(0, MOST / 4)], "page.txt", { type: "text/plain" }));
+});
+opener?.postMessage("terrarium", "*");
 for (const answer of said.querySelectorAll(".answered")) equip(answer.previousElementSibling, answer);
 if (matchMedia("(min-width: 64rem)").matches) document.getElementById("talks").open = true;
 attached.querySelector("button").addEventListener("click", () => attach(null));

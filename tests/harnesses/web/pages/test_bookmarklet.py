@@ -26,6 +26,8 @@ async def test_the_bookmarklet_opens_the_chat_with_the_page_and_the_words_on_it(
             await elsewhere.evaluate(f"eval(decodeURIComponent({script!r}))")
         box = (await opened.value).get_by_role("textbox", name="Your message")
         await expect(box).to_have_value(f"About {site.url}/search:\n\n“{words.strip()}”\n\n")
+        status = (await opened.value).get_by_role("status")
+        await expect(status).to_contain_text("File attached: page.txt")  # the visible text
 
 
 async def test_the_question_is_a_draft_that_nobody_else_can_send(site: WebSite) -> None:

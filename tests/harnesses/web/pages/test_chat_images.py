@@ -142,10 +142,10 @@ async def test_an_image_is_pasted_or_chosen_removed_and_made_smaller_when_it_is_
         script.say("A frog.")
         await box.fill("what is that?")
         await box.press("Enter")
-        await expect(page.locator(".asked").last).to_have_text("what is that? [image]")
+        await expect(page.locator(".asked").last).to_contain_text("[image]")
         await expect(page.locator(".answered").last).to_contain_text("A frog.")
         large = {"name": "large.png", "mimeType": "image/png", "buffer": png(2_000, 2_000)}
-        await page.get_by_label("Image").set_input_files(large)  # type: ignore[arg-type]
+        await page.get_by_label("Attach").set_input_files(large)  # type: ignore[arg-type]
         script.say("A large one.")
         await box.fill("and that?")
         await box.press("Enter")
