@@ -119,6 +119,13 @@ def stats(connection: Connection, query: Query, top: int = 5) -> Stats:
     return Stats(lines, people, replies, first, last, tuple(best))
 
 
+def own_nicks(connection: Connection, query: Query) -> frozenset[str]:
+    """Return the nicks under which we have said something on the channels of `query`."""
+    ids = _counted_as(channels_in(connection, query))
+    sql = f"SELECT DISTINCT nick FROM people WHERE channel_id IN ({_placeholders(ids)}) AND own = ?"
+    return frozenset(row[0] for row in connection.execute(sql, [*ids, True]))
+
+
 def heat_map(connection: Connection, query: Query) -> HeatMap:
     """Count all lines on the channels of `query` by weekday and hour; its other fields are
     ignored."""

@@ -127,8 +127,8 @@ async def _stats(
 ) -> Response:
     zone = zone_of(request)
     totals = await log.read(statistics.stats, query, _MAX_NICKS)
-    ours = await log.read(statistics.stats, replace(query, own=True), _MAX_NICKS)
-    bots = {nick for nick, _ in ours.top} | {nick for nick, _ in totals.top if is_bot(nick)}
+    ours = await log.read(statistics.own_nicks, query)
+    bots = {nick for nick, _ in totals.top if nick in ours or is_bot(nick)}
     first, last = (local_day(end or datetime.now(UTC), zone) for end in (totals.first, totals.last))
     days = await log.read(statistics.days, query, zone)
     heat = shift_timezone(await log.read(statistics.heat_map, query), zone, datetime.now(UTC))
