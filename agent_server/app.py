@@ -14,6 +14,7 @@ from agent_server.auth.key_cache import ApiKeyCache
 from agent_server.database import held_address
 from agent_server.http.middleware import AccessLogMiddleware, AuthMiddleware
 from agent_server.metering.accounts import Metering
+from agent_server.model_files.pulls import ModelPulls
 from agent_server.models.pool import ModelPool
 from agent_server.response_store import ResponseStore
 from agent_server.routes import api
@@ -47,7 +48,8 @@ def create_app(
     metering = Metering(config.section(UsageSettings), log_prompts=server.log_prompts)
     admission = Admission(metering, policy or AdmissionPolicy(), replicated or {})
     pool = ModelPool(config, admission.admitted_engine, metering, stand_in=stand_in)
-    embedder = admission.embedding_engine(config.section(ModelSettings).folder)
+    folder = config.section(ModelSettings).folder
+    embedder = admission.embedding_engine(folder)
     api_keys = ApiKeyCache(server)
 
     @asynccontextmanager
@@ -80,5 +82,6 @@ def create_app(
         ],
     )
     responses, tendrils = ResponseStore(), TendrilRegistry()
-    api.mount(app, ServerState(pool, embedder, metering, responses, tendrils))
+    pulls = ModelPulls(folder)
+    api.mount(app, ServerState(pool, embedder, metering, responses, tendrils, pulls))
     return app

@@ -8,7 +8,16 @@ from starlette.exceptions import HTTPException
 
 from agent_server.errors import ApiError
 from agent_server.http.errors import respond_with_error
-from agent_server.routes import chat, completions, embeddings, health, models, tendrils, usage
+from agent_server.routes import (
+    catalogue,
+    chat,
+    completions,
+    embeddings,
+    health,
+    models,
+    tendrils,
+    usage,
+)
 from agent_server.routes.anthropic_api import routes as anthropic_api
 from agent_server.routes.dependencies import ServerState
 from agent_server.routes.responses_api import routes as responses_api
@@ -21,6 +30,7 @@ ROUTES = (
     embeddings,
     anthropic_api,
     models,
+    catalogue,
     tendrils,
     usage,
     health,

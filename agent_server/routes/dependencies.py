@@ -20,6 +20,7 @@ from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.errors import BodyTooLarge, ClientGone, InvalidRequest
 from agent_server.metering.accounts import Metering
 from agent_server.metering.request_context import RequestContext
+from agent_server.model_files.pulls import ModelPulls
 from agent_server.models.pool import ModelPool
 from agent_server.response_store import ResponseStore
 from agent_server.tendril_registry import TendrilRegistry
@@ -36,7 +37,8 @@ EMBEDDINGS_PATH = "/v1/embeddings"
 class ServerState:
     """The parts of a running server that its endpoints use.
 
-    `tendrils` has the reports of live tendrils; `started` is a Unix timestamp.
+    `tendrils` has the reports of live tendrils, `pulls` fetches models; `started` is a Unix
+    timestamp.
     """
 
     pool: ModelPool
@@ -44,6 +46,7 @@ class ServerState:
     metering: Metering
     responses: ResponseStore
     tendrils: TendrilRegistry
+    pulls: ModelPulls
     started: int = field(default_factory=lambda: int(time.time()))
 
 

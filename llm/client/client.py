@@ -280,7 +280,7 @@ class AgentClient:
             messages = [wire(message) for message in prompt]
             path = "/v1/chat/completions"
             body = {**body, "messages": messages, "logprobs": True}
-        answer = await _with_retry(lambda: self._ask(CompletionAnswer, "POST", path, body, options))
+        answer = await _with_retry(lambda: self.ask(CompletionAnswer, "POST", path, body, options))
         [choice, *_] = answer.choices
         usage = TokenUsage.from_wire(answer.usage)
         if self._spend:
@@ -303,7 +303,7 @@ class AgentClient:
         }
         if tools:
             body["tools"] = list(tools)
-        return await _with_retry(lambda: self._ask(CountAnswer, "POST", "/tokenize", body))
+        return await _with_retry(lambda: self.ask(CountAnswer, "POST", "/tokenize", body))
 
     def estimate(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
@@ -345,7 +345,7 @@ class AgentClient:
         if most_tokens is not None:
             body["truncate_prompt_tokens"] = most_tokens
         answer = await _with_retry(
-            lambda: self._ask(EmbeddingsAnswer, "POST", "/v1/embeddings", body, options)
+            lambda: self.ask(EmbeddingsAnswer, "POST", "/v1/embeddings", body, options)
         )
         if len(answer.data) != len(texts):
             raise RequestRejected("not a vector for each text", 200)
@@ -359,7 +359,7 @@ class AgentClient:
         """
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
-                return await self._ask(ModelCard, "GET", f"/v1/models/{quote(name)}")
+                return await self.ask(ModelCard, "GET", f"/v1/models/{quote(name)}")
         except TimeoutError as error:
             raise TimedOut(f"no answer in {_CONNECT_TIMEOUT:g} s") from error
         except RequestRejected as error:
@@ -379,7 +379,7 @@ class AgentClient:
             self._heartbeat_refused = error
             raise
 
-    async def _ask(
+    async def ask(
         self,
         kind: type[M],
         method: str,

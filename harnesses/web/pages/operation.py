@@ -1,4 +1,4 @@
-"""The pages for operators: the tendrils, the usage of the model, and the settings."""
+"""The pages for operators: the tendrils, the models and their usage, and the settings."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 
-from fastapi import APIRouter, Depends
+import structlog
+from fastapi import APIRouter, Depends, HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from harnesses.core.effective import config_entries
 from harnesses.core.tendril.status import read_reports
 from harnesses.web.app_state import AppStateDep, require_full
+from harnesses.web.auth.middleware import see_other
 from harnesses.web.rendering.charts import BarChart
-from harnesses.web.rendering.view import page
+from harnesses.web.rendering.view import page, read_form
+from llm.client.catalogue import FetchableModel, pull_model, read_catalogue
+from llm.messages.errors import ModelError
 from storage.chat_log.event import is_private
 from storage.chat_log.statistics import DayStats
 from storage.runs import reader
@@ -22,6 +26,7 @@ from storage.usage.usage import UsageAmount
 
 USAGE_DAYS = 30
 _MAX_PEOPLE = 20
+_log = structlog.get_logger()
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_full)])
 
 
@@ -67,6 +72,30 @@ async def show_usage(request: Request, state: AppStateDep) -> Response:
         total=sum(by_tendril.values(), UsageAmount()),
         chart=BarChart.from_days(days, begin, today),
     )
+
+
+@router.get("/models")
+async def show_models(request: Request, state: AppStateDep) -> Response:
+    """Show the models that the agent server can fetch, and how far their downloads are."""
+    models: list[FetchableModel] = []
+    try:
+        models = (await read_catalogue(state.tendril.client)).data
+    except ModelError as error:
+        _log.warning("web.no_catalogue", error=str(error))
+    card = await state.tendril.resources.catalog.card()
+    return page(request, "models.html", models=models, card=card)
+
+
+@router.post("/models")
+async def fetch_model(request: Request, state: AppStateDep) -> Response:
+    """Have the agent server fetch the model called `name`."""
+    form = await read_form(request)
+    try:
+        await pull_model(state.tendril.client, form.get("name", ""))
+    except ModelError as error:
+        _log.warning("web.not_pulled", error=str(error))
+        raise HTTPException(503, "The agent server does not fetch it now; try again.") from error
+    return see_other("/models")
 
 
 @router.get("/settings")

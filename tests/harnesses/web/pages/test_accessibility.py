@@ -31,6 +31,7 @@ PAGES = [
     "/search?q=nothing+like+it",
     "/chat",
     "/tendrils",
+    "/models",
     "/usage",
     "/settings",
     "/api",

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import pytest
 
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.reminders import Owner, Reminder, Reminders
 from storage.runs.runs import Run, Runs
 from storage.usage.usage import Spending, TokenSpend, UsageAmount
+from tests.kit.agent_server import agent_server
+from tests.kit.hub import ModelHub
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 from tests.kit.web_site import event, web_site
 
 NOW = datetime.now(UTC)
@@ -68,7 +75,7 @@ async def test_settings_are_shown_to_the_operator_without_their_secrets(tmp_path
         assert "irc.example.org" in page
         assert TOKEN not in page
         assert GUEST not in page
-        for path in ("/settings", "/usage", "/tendrils"):
+        for path in ("/settings", "/usage", "/models", "/tendrils"):
             refused = await site.http.get(path, headers=PAGE, follow_redirects=False)
             assert refused.headers["location"].startswith("/login?next="), path
 
@@ -96,6 +103,26 @@ async def test_usage_is_told_by_tendril_purpose_and_person_and_nobody_in_private
         assert "@" not in page
         assert ">7,000<" in page  # in private and in the background, together
         assert "<bdi>old</bdi>" not in page
+
+
+async def test_a_model_is_fetched_by_a_button(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ModelHub(b"GGUF of another size") as hub, ScriptedOpenAI() as script:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        model = {"upstream": script.url, "cache_dir": str(tmp_path / "models")}
+        async with agent_server(model) as url, web_site(tmp_path / "web", agent_url=url) as site:
+            page = (await site.http.get("/models", headers=PAGE)).text
+            assert '<input type="hidden" name="name" value="qwen3-4b">' in page
+            begun = await site.http.post("/models", data={"name": "small"})
+            assert begun.headers["location"] == "/models"
+            async with asyncio.timeout(PATIENCE):
+                while "its size is 20" not in page:  # the catalogue knows the right one
+                    page = (await site.http.get("/models", headers=PAGE)).text
+            refused = await site.http.post("/models", data={"name": "nothing"}, headers=PAGE)
+            assert refused.status_code == 503
+    async with web_site(tmp_path / "alone") as site:
+        assert "No catalogue" in (await site.http.get("/models", headers=PAGE)).text
 
 
 async def test_errors_are_pages_for_browsers(tmp_path: Path) -> None:
