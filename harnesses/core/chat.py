@@ -27,7 +27,7 @@ from harnesses.core.commands.request import (
     Reply,
     parse_command,
 )
-from harnesses.core.commands.table import CommandTable
+from harnesses.core.commands.table import COMMON_NAMES, CommandTable, names_of
 from harnesses.core.rate_limit import MAX_OPEN_QUESTIONS, ConcurrencyLimit, TokenBuckets
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.services.shared_log import LoggedLine, is_public
@@ -203,6 +203,13 @@ class ChatTendril(Tendril):
 
     commands: CommandTable[TalkRequest]
     _medium: ChatMedium
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse a command with the name of one that every medium has. Raises TypeError."""
+        super().__init_subclass__(**options)
+        for name, method in vars(cls).items():
+            for clash in COMMON_NAMES.intersection(names_of(method)):
+                raise TypeError(f"{cls.__name__}.{name}: there is a command {clash} already")
 
     # What a tendril overrides.
 

@@ -13,19 +13,23 @@ from typing import Any, get_type_hints
 import terrarium
 from harnesses.core.attention import AttentionMixin
 from harnesses.core.chat import ChatTendril
+from harnesses.core.commands.request import CommandRequest
 from harnesses.core.services.metrics import TendrilMetrics
 from harnesses.core.services.outbox import TendrilOutbox
-from harnesses.core.services.peers import PeerService
+from harnesses.core.services.peers import Origin, PeerService
 from harnesses.core.services.privacy import PrivacyService
-from harnesses.core.services.reminders import ReminderService
-from harnesses.core.services.shared_log import TendrilLog
+from harnesses.core.services.reminders import ReminderService, Requester
+from harnesses.core.services.shared_log import LoggedLine, TendrilLog
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.services import MediumServices
 from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.core.tendril.turns import Turns
+from storage.chat_log.event import Identity, Place
 from storage.queues.jobs import Jobs
+from terrarium import testing
 from tests.docs.reference import ROOT, replaced
 
 PAGE = ROOT / "docs" / "tendrils-reference.md"
@@ -42,6 +46,12 @@ SERVICES: Mapping[str, type[Any]] = {
     "self.turns": Turns,
 }
 
+_RECORDS: tuple[type[Any], ...] = (
+    *(CommandRequest, Identity, LoggedLine, Origin),
+    *(Place, Requester, TurnRequest, TurnResult),
+)
+_TESTING = ("ManualClock", "ScriptedModel", "running")
+
 _PARTS = (Resources, MediumServices, Configuration)
 
 
@@ -51,6 +61,12 @@ def lists() -> str:
         f"- `{name}`: {_first_sentence(getattr(terrarium, name))}" for name in terrarium.__all__
     ]
     parts = ["### `from terrarium import ...`", "\n".join(imports)]
+    parts += ["### Fields", "\n".join(map(_fields, _RECORDS))]
+    tests = [
+        *(f"- `{name}`: {_first_sentence(getattr(testing, name))}" for name in _TESTING),
+        *_methods(testing.ScriptedModel),
+    ]
+    parts += ["### `from terrarium.testing import ...`", "\n".join(tests)]
     parts += ["### `Tendril`: methods", "\n".join(_methods(Tendril))]
     parts += ["### `Tendril`: attributes", "\n".join(_attributes(Tendril, *_PARTS))]
     known = public_names(Tendril)
@@ -85,12 +101,11 @@ def _methods(kind: type[Any]) -> Iterator[str]:
         if isinstance(function, property):
             yield f"- `{name}`: {_first_sentence(function.fget)}"
         elif callable(function):
-            parameters = ", ".join(
-                f"{'*' if each.kind is each.KEYWORD_ONLY else ''}{each.name}"
-                for each in inspect.signature(function).parameters.values()
-                if each.name not in ("self", "cls")
-            )
-            yield f"- `{name}({parameters})`: {_first_sentence(function)}"
+            signature = inspect.signature(function)
+            given = [each for each in signature.parameters.values() if each.name != "self"]
+            shown = _plain(signature.replace(parameters=given))
+            kind_of = ", async" if inspect.iscoroutinefunction(function) else ""
+            yield f"- `{name}{shown}`{kind_of}: {_first_sentence(function)}{_raises(function)}"
 
 
 def _attributes(kind: type[Any], *parts: type[Any]) -> Iterator[str]:
@@ -101,6 +116,23 @@ def _attributes(kind: type[Any], *parts: type[Any]) -> Iterator[str]:
             shown = getattr(hints[name], "__name__", str(hints[name]))
             about = _first_sentence(hints[name]) if inspect.isclass(hints[name]) else ""
             yield f"- `{name}`, {shown}{': ' if about else ''}{about}".rstrip()
+
+
+def _fields(kind: type[Any]) -> str:
+    """Return the fields of a dataclass with their types and defaults."""
+    return f"- `{kind.__name__}{_plain(inspect.signature(kind)).removesuffix(' -> None')}`"
+
+
+def _plain(signature: inspect.Signature) -> str:
+    """Return a signature as it is written."""
+    shown = re.sub(r"<class '(\w+)'>", r"\1", str(signature)).replace("<factory>", "...")
+    return shown.replace("''", '""').replace("'", "")
+
+
+def _raises(function: Any) -> str:
+    """Return what a docstring says about exceptions, with a space before it; "" for nothing."""
+    found = re.search(r"Raises [^.]*\.", " ".join((inspect.getdoc(function) or "").split()))
+    return f" {found[0]}" if found and found[0] not in _first_sentence(function) else ""
 
 
 def _first_sentence(thing: Any) -> str:

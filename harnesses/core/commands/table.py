@@ -70,6 +70,23 @@ def commands_of(owner: object) -> dict[str, Command[Any]]:
     return {name: getattr(owner, name) for name in vars(type(owner)) if not name.startswith("_")}
 
 
+_KINDS = (
+    *(QuestionCommands, LogCommands, PeopleCommands),
+    *(MemoryCommands, ReminderCommands, PrivacyCommands),
+)
+COMMON_NAMES = frozenset(name for kind in _KINDS for name in vars(kind) if name[0] != "_") | {
+    *QUESTION_COMMANDS,
+    "help",
+}
+"""The names of the commands of every medium."""
+
+
+def names_of(method: object) -> Sequence[str]:
+    """Return the names of a method marked with `@command`, none of any other."""
+    names, _ = getattr(method, _MARK, ((), ""))
+    return names
+
+
 class CommandTable(Generic[R]):
     """The commands in `known`, by name: each is a method that returns the reply, "" for none.
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Never, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -119,6 +119,27 @@ class Tendril(ABC):
     privacy = Part(lambda self: self.medium_services.privacy)
     remind = Part(lambda self: self.medium_services.remind)
     research = Part(lambda self: self.medium_services.research)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse a name that hides a part of every tendril. Raises TypeError."""
+        super().__init_subclass__(**options)
+        for name in vars(cls):
+            if isinstance(inspect.getattr_static(Tendril, name, None), Part):
+                raise TypeError(
+                    f"{cls.__name__}.{name}: self.{name} is a part of every tendril; choose another"
+                    " name"
+                )
+
+    if not TYPE_CHECKING:  # or type checkers would take any attribute for known
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Set an attribute. Raises AttributeError for the name of a tool, as of any method
+            that is async."""
+            if inspect.iscoroutinefunction(inspect.getattr_static(type(self), name, None)):
+                raise AttributeError(
+                    f"self.{name} is a method of {type(self).__name__}; choose another name"
+                )
+            super().__setattr__(name, value)
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         persona = Path(inspect.getfile(type(self))).with_name("persona.md")

@@ -15,11 +15,13 @@ import pytest
 
 from harnesses.core.tendril.status import ProcessState, read_report
 from harnesses.core.tendril.turns import RESTARTED
+from terrarium import ChatTendril, CommandRequest
+from terrarium import command as mark
 from terrarium.supervision import SUPERVISED
 from tests.harnesses.core.tendril.test_base import state_of
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
-from tests.kit.room_tendril import room_tendril, rooms_config
+from tests.kit.room_tendril import RoomTendril, room_tendril, rooms_config
 
 ROOT = Path(__file__).parents[4]
 SUPERVISOR = """
@@ -142,3 +144,15 @@ async def test_a_part_that_is_replaced_by_accident_is_named(tmp_path: Path) -> N
         with pytest.raises(AttributeError, match=r"self\.client is a part of every tendril"):
             tendril.client = None  # type: ignore[assignment]
         tendril.connection = "ours"  # type: ignore[attr-defined]
+        with pytest.raises(AttributeError, match=r"self\.cups is a method of RoomTendril"):
+            tendril.cups = 7  # type: ignore[assignment, method-assign]
+    with pytest.raises(TypeError, match=r"Wrong\.memory: self\.memory is a part"):
+        type("Wrong", (RoomTendril,), {"memory": lambda self: []})
+
+    async def search(self: ChatTendril, request: CommandRequest) -> str:
+        return ""
+
+    with pytest.raises(TypeError, match=r"Wrong\.search: there is a command search already"):
+        type("Wrong", (ChatTendril,), {"search": mark(search)})
+    with pytest.raises(ValueError, match="lower-case letters only"):
+        mark("Tea time")(search)
