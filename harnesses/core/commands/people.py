@@ -27,6 +27,7 @@ class PeopleCommands(Generic[R]):
         fold = request.fold
         if fold(nick) in map(fold, (request.nick, *self._medium.nicks(request))):
             return "You are here." if fold(nick) == fold(request.nick) else "I am here."
+        await request.pending_event.wait_visible()  # what was said before is in the log
         is_here = fold(nick) in map(fold, self._medium.members(request))
         last = await self._waiting.last_line(request, nick)
         shown = self._medium.shown_nick(last.nick if last else nick)
