@@ -29,6 +29,7 @@ COMMANDS = [
     for line in block.split("\n")
 ]
 LASTING = "make up"
+BETTER = "  better          make up MODEL=small (runs well on this machine)"
 ELSEWHERE = {
     "docker compose up -d --build": "needs a Docker engine; tests/docs/test_deploy.py has the file"
 }
@@ -47,7 +48,10 @@ async def test_every_command_of_the_readme_runs_in_a_clean_copy(tmp_path: Path) 
     environment = environment_without_settings() | LAZY | ports | {"MODEL_THREADS": "1"}
     async with started(tmp_path, environment) as ready:
         shown = with_ports(ready, {ports[name]: usual for name, usual in PORTS.items()})
-        assert shown.replace(" -p 6667", "") in README
+        shown = shown.replace(" -p 6667", "")
+        if "\n  better " not in shown:  # this machine is too small for a larger model
+            shown = shown.replace("\n  talk", f"\n{BETTER}\n  talk")
+        assert shown in README
         async with irc_client(int(ports["UP_IRC_PORT"]), "ada") as ada:
             await ada.join("#terrarium")
             await ada.say("#terrarium", "the greenhouse pump starts at six")

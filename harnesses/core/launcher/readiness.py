@@ -203,11 +203,11 @@ def describe_model(card: ModelCard) -> str:
     if card.chooses_tools is None:
         abilities = "answers; whether it uses tools well is being tested"
     elif card.chooses_tools:
-        abilities = "answers, tools, a memory of its own"
+        abilities = "answers, tools, memory"
     else:
         is_tiny = 0 < size < _TINY_PARAMETERS
-        answers = "short answers and quotes from the log" if is_tiny else "answers"
-        abilities = f"{answers}; no tools, no memory of its own"
+        answers = "short answers and quotes" if is_tiny else "answers"
+        abilities = f"{answers}; no tools, no memory"
     where = f"; computed by {', '.join(card.gpus)}" if card.gpus else ""
     better = card.better
     # `make up` passes MODEL on; both start at once with the built-in model.

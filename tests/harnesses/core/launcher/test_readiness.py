@@ -64,13 +64,13 @@ def card(**values: object) -> ModelCard:
         (
             {"weights": "SmolLM2-135M-Instruct.Q4_1", "parameters": 134_515_008, "gpus": [],
              "better": "small", "capabilities": {"tools": "forced", "chooses_tools": False}},
-            "model SmolLM2-135M-Instruct (135M): short answers and quotes from the log; no tools, "
-            "no memory of its own\nbetter make up MODEL=small (runs well on this machine)",
+            "model SmolLM2-135M-Instruct (135M): short answers and quotes; no tools, "
+            "no memory\nbetter make up MODEL=small (runs well on this machine)",
         ),
         (
             {"weights": "Qwen3-4B-Instruct-2507-Q4_K_M", "parameters": 4_022_468_096,
              "gpus": ["CUDA0 (a card)"], "capabilities": {"chooses_tools": True}},
-            "model Qwen3-4B-Instruct-2507 (4B): answers, tools, a memory of its own; computed by "
+            "model Qwen3-4B-Instruct-2507 (4B): answers, tools, memory; computed by "
             "CUDA0 (a card)",
         ),
         (
@@ -79,11 +79,11 @@ def card(**values: object) -> ModelCard:
         ),
         (
             {"weights": "tiny-1b", "capabilities": {"chooses_tools": False}},
-            "model tiny-1b: answers; no tools, no memory of its own",
+            "model tiny-1b: answers; no tools, no memory",
         ),
         (
             {"capabilities": {"tools": "native"}},
-            "model terra: answers, tools, a memory of its own",
+            "model terra: answers, tools, memory",
         ),
     ],
 )  # fmt: skip
