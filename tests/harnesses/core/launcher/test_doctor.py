@@ -90,4 +90,5 @@ async def test_the_doctor_says_how_to_install_the_sdk_that_is_missing(tmp_path: 
         '[mcp.servers.time]\ncommand = ["server"]\ntendrils = ["irc"]\n'
     )
     done = await terrarium("doctor", "--data", ".", cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    assert "time, which needs the extra: pip install 'terrarium-irc[mcp]'" in done.out
+    assert "time, which needs the extra: " in done.out
+    assert "pip install 'terrarium-irc[mcp]'" in done.out
