@@ -156,10 +156,10 @@ class Reports(Repository):
         values = [content.model_dump_json(), int(not ends), report.id, report.version]
         return await self._database.write(lambda db: db.execute(sql, values).rowcount > 0)
 
-    async def remove_of(self, place: Place) -> None:
-        """Remove all reports that were asked for in a place."""
+    async def remove_of(self, place: Place) -> int:
+        """Remove all reports that were asked for in a place; return how many."""
         sql = "DELETE FROM reports WHERE network = ? AND channel = ?"
-        await self._database.execute(sql, [place.network, place.channel])
+        return await self._database.execute(sql, [place.network, place.channel])
 
     async def prune(self) -> None:
         """Remove what depends on lines that are no longer in the log: claims, topics, and the

@@ -108,9 +108,10 @@ class PrivacyCommands(Generic[R]):
         turns = await self._medium.clear(request)
         facts = await memory_of(self._medium, request).forget()
         gone = await self._medium.tendril.remind.cancel_own(request.requester, "all")
+        reports = await self._medium.tendril.research.forget(request.place)
         return (
-            f"Forgotten: our conversation of {counted(turns, 'turn')},"
-            f" {counted(facts, 'fact')} and {counted(len(gone or ()), 'reminder')}."
+            f"Forgotten: our conversation of {counted(turns, 'turn')}, {counted(facts, 'fact')},"
+            f" {counted(len(gone or ()), 'reminder')} and {counted(reports, 'report')}."
         )
 
     async def _asked_back(self, person: Person, prefix: str) -> str:

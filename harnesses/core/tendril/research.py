@@ -24,7 +24,7 @@ from llm.research.pages import PageReader
 from llm.research.researcher import Researcher
 from llm.research.threads import LogReader
 from llm.scheduling.worker import Handler
-from storage.chat_log.event import Scope, is_private
+from storage.chat_log.event import Place, Scope, is_private
 from storage.queues.jobs import Job
 from storage.queues.reminders import Reminder
 from storage.queues.reports import Report, ReportContent, Reports
@@ -124,6 +124,11 @@ class ResearchService:
                 content = report.content.model_copy(update={"trouble": _STOPPED})
                 return await self._reports.save(report, content, ends=True)
         return False
+
+    async def forget(self, place: Place) -> int:
+        """Remove the reports that were asked for in a private place; return how many. Raises
+        StorageError."""
+        return await self._reports.remove_of(place)
 
     async def _step(self, job: Job) -> None:
         """Do the next step of a report, and add the job of the one after that. Raises ModelError,

@@ -107,7 +107,10 @@ async def test_commands_tell_what_there_is_and_ask_no_model(tmp_path: Path) -> N
         )
         assert script.requests == []
     assert ".clear .compact" in done.out
-    assert ": tea\nForgotten: our conversation of 0 turns, 0 facts and 1 reminder.\n" in done.out
+    assert (
+        ": tea\nForgotten: our conversation of 0 turns, 0 facts, 1 reminder and 0 reports.\n"
+        in done.out
+    )
     assert "remember: " in done.out
     assert "Nothing that you write here gets into the log." in done.out
     assert "There is no command nothing; .help lists them." in done.out
