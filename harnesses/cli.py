@@ -217,7 +217,9 @@ def doctor(
 def check(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     """Check the whole configuration file and the environment."""
     loaded = load(config, data)
-    typer.echo(f"{loaded.name} is right" if loaded.path else "no file: the defaults count")
+    typer.echo(
+        f"{loaded.name} is valid" if loaded.path else "No terrarium.toml: using the defaults"
+    )
 
 
 @config_app.command()

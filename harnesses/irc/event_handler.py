@@ -35,8 +35,8 @@ from harnesses.irc.services import BotServices
 from storage.chat_log.event import Place
 
 NOT_LOGGED = (
-    "I cannot write to my disk at the moment: what is said now waits in memory until I can, and I"
-    " learn nothing. Please tell the person who runs me."
+    "I cannot write to my disk at the moment. New lines wait in memory until I can, and I remember"
+    " nothing new. Please tell my operator."
 )
 _WARN_INTERVAL = 600.0  # seconds
 

@@ -265,7 +265,7 @@ async def _links(window: LogWindow, query: Query, person: str) -> str | QuotedAn
 ENTRY_POINT_GROUP = "terrarium.answerers"
 
 TOO_SMALL = Unsure.sentence
-CANNOT = "I cannot do that; I can only answer questions and find what was said."
+CANNOT = "I cannot do that; I can only answer questions and search the log."
 ONLY_ENGLISH = "My model is too small for other languages than English; please ask in English."
 NO_REMINDERS = "I cannot set that reminder here."
 NO_TIME = 'When? Say it like "remind me in 20 minutes to ..." or "remind me tomorrow at 9 to ...".'

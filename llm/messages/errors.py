@@ -53,13 +53,13 @@ class ContextTooLong(ModelError):
 class SetupError(ModelError):
     """An error that only the operator can fix; the message says how."""
 
-    sentence = "My model is not set up right; please tell whoever runs me."
+    sentence = "My model is not set up right; please tell my operator."
 
 
 class KeyRefused(SetupError):
     """The server refuses our key as missing or wrong (401, 403)."""
 
-    sentence = "My key is refused; please tell whoever runs me."
+    sentence = "My key is refused; please tell my operator."
 
     def __init__(self, url: str) -> None:
         super().__init__(
@@ -75,7 +75,7 @@ class BadEngine(SetupError):
 class RequestRejected(ModelError):
     """The server answered with any other error, of HTTP `status`, which a retry does not fix."""
 
-    sentence = "My model's server cannot deal with this question; please tell whoever runs me."
+    sentence = "My model's server cannot deal with this question; please tell my operator."
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

@@ -127,7 +127,7 @@ async def test_an_opt_out_cannot_be_taken_over_or_taken_back_by_others(tmp_path:
     async with bot(tmp_path, **BRIDGE) as (tendril, _, ircd):
         async with irc_client(ircd.port, "ada") as ada:
             await ada.join(ROOM)
-            assert "I keep nothing more" in await ada.answer_to(".nolog", ROOM)
+            assert "I no longer store what you say" in await ada.answer_to(".nolog", ROOM)
             async with irc_client(ircd.port, "bridge") as bridge:
                 await bridge.join(ROOM)
                 for words in (".nolog off", ".nolog", "Terra: nolog off"):

@@ -117,7 +117,7 @@ async def test_config_show_hides_secrets_and_tells_where_values_are_from(tmp_pat
 async def test_config_check_says_that_all_is_right(tmp_path: Path) -> None:
     (tmp_path / "terrarium.toml").write_text("[server]\nport = 9000\n")
     done = await terrarium("config", "check", cwd=tmp_path)
-    assert (done.status, done.out) == (0, "terrarium.toml is right\n")
+    assert (done.status, done.out) == (0, "terrarium.toml is valid\n")
 
 
 async def test_logs_are_searched_by_word_channel_nick_and_number(tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ async def test_a_forgetting_that_cannot_be_recorded_removes_nothing(tmp_path: Pa
         database = tendril.database
         await database.execute_outside_transaction("PRAGMA max_page_count = 1")  # as it is now
         answer = await alice.told(f".forget me {word}")
-        assert answer.startswith("Nothing is removed yet, as I cannot write to the disk.")
-        assert "1,003 events are yours" in await alice.told(".forget me")
+        assert answer.startswith("Nothing has been deleted: I cannot write to the disk.")
+        assert "1,003 events of yours" in await alice.told(".forget me")
         await database.execute_outside_transaction("PRAGMA max_page_count = 1000000")
         assert (await forget_me(alice)).startswith("Forgotten: 1,003 events of yours")
         assert files_with(tmp_path, NICK, WORD) == []

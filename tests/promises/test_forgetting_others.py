@@ -96,8 +96,10 @@ async def test_whoever_guesses_words_of_others_learns_and_removes_nothing(tmp_pa
                 replies.add(f"{asked.replace(mallory.nick, 'NICK')[:-6]} {done}")
     assert len(RIGHT) == len(WRONG) == 100
     (reply,) = replies
-    assert "5 events are yours, and 0 reminders" in reply  # one is the JOIN
-    assert "Forgotten: 5 events of yours, with what I answered to them" in reply
+    assert (
+        "5 events of yours, my replies to them and my quotes of them, and 0 reminders" in reply
+    )  # one is the JOIN
+    assert "Forgotten: 5 events of yours, with my replies to them" in reply
     assert before <= rows_of(tmp_path)
 
 

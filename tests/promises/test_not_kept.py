@@ -135,7 +135,7 @@ async def test_after_nolog_the_model_is_shown_no_answers_to_that_person(tmp_path
         await it.bob.expect("bob: Nothing")
         assert "Rex" in str(it.script.requests[-1])
         await it.alice.say(ROOM, ".nolog")
-        await it.alice.expect("NOTICE alice :.*I keep nothing more")
+        await it.alice.expect("NOTICE alice :.*I no longer store what you say")
         it.script.call("search_log", {"query": "dog Rex"}).say("Nothing at all.")
         await it.bob.say(ROOM, ".terrarium and now, what is new?")
         await it.bob.expect("bob: Nothing at all")

@@ -15,7 +15,7 @@ from storage.queues.reminders import Reminders
 
 _MAX_FACTS = 20  # facts in a list
 BRIDGED = "I cannot tell who you are: you speak to me through a relay."
-_KEPT_OUT = "I keep nothing of what you say here, so I cannot remember that either."
+_KEPT_OUT = "Nothing you say here is stored, so I cannot remember that."
 
 
 class MemoryCommands(Generic[R]):
@@ -25,7 +25,7 @@ class MemoryCommands(Generic[R]):
         self._medium = medium
 
     async def remember(self, request: R) -> Reply:
-        """remember KEY VALUE: keep that for me, here (also: remember that my tea is oolong)"""
+        """remember KEY VALUE: store a fact about me here (also: remember that my tea is oolong)"""
         if refusal := self._refusal(request):
             return refusal
         statement = statement_in(request.words)
@@ -37,13 +37,15 @@ class MemoryCommands(Generic[R]):
         if statement.key == TIMEZONE_FACT and not is_zone(value):
             zone = zone_name(value)
             if zone is None:
-                return PrivateReply(f"I know no time zone {value}; write it as Europe/Vienna.")
+                return PrivateReply(
+                    f"I do not know the time zone {value}; write it like Europe/Vienna."
+                )
             value = zone
         key = await memory_of(self._medium, request).remember(value, statement.key)
         return f"I will remember: your {key} is {value}." if key else f"I will remember: {value}."
 
     async def recall(self, request: R) -> Reply:
-        """recall [KEY]: what I have told you to remember; alone, all of it"""
+        """recall [KEY]: show what I asked you to remember; without KEY, all of it"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
         mine = memory_of(self._medium, request)
@@ -58,7 +60,7 @@ class MemoryCommands(Generic[R]):
         )
 
     async def memory(self, request: R) -> Reply:
-        """memory: what I keep about you, and how to remove it"""
+        """memory: show what is stored about me, and how to delete it"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
         own, prefix = self._medium.tendril.resources, self._medium.prefix(request.place)
@@ -70,8 +72,8 @@ class MemoryCommands(Generic[R]):
             _list_facts(facts),
             *(f"Noted: {note.text}." for note in notes[-_MAX_FACTS:]),
             f"Our conversation here has {counted(turns, 'turn')}, and you have"
-            f" {counted(reminders, 'reminder')}. {prefix}forget KEY removes a fact, {prefix}clear"
-            f" the conversation, {prefix}forget me all that I have of you.",
+            f" {counted(reminders, 'reminder')}. {prefix}forget KEY deletes a fact, {prefix}clear"
+            f" the conversation, {prefix}forget me everything about you.",
         ]
         return PrivateReply("\n".join(lines))
 

@@ -31,7 +31,7 @@ class PrivacyCommands(Generic[R]):
         self._medium = medium
 
     async def nolog(self, request: R) -> Reply:
-        """nolog [off]: keep nothing of what I say from now on (off: log me again)"""
+        """nolog [off]: stop logging what I say (off: log me again)"""
         network, who = request.place.network, request.who
         if who.bridged:
             return PrivateReply(BRIDGED)
@@ -40,8 +40,8 @@ class PrivacyCommands(Generic[R]):
         if not self._medium.is_logged(request):
             prefix = self._medium.prefix(request.place)
             return PrivateReply(
-                "Nothing that you write here gets into the log. I remember our conversation;"
-                f" {prefix}clear forgets it, {prefix}forget me also all that you told me to keep."
+                "What you write here is not logged. I remember our conversation;"
+                f" {prefix}clear deletes it, {prefix}forget me also what you told me to remember."
             )
         await request.pending_event.wait_visible()  # what was said before is in the log
         privacy = self._medium.tendril.privacy
@@ -49,24 +49,24 @@ class PrivacyCommands(Generic[R]):
             if await privacy.opt_in(who, network):
                 return PrivateReply("You are logged again.")
             return PrivateReply(
-                "Only whoever asked for it can take it back: log in to the account, or come from"
-                " where you came then."
+                "Only the person who asked for it can undo it: log in to that account, or connect"
+                " from the same host."
             )
         await privacy.opt_out(who, network, request.person)
         command = self._medium.prefix(request.place)
         advice = (
-            f"That counts while you are logged in to {who.account}, under each nick. "
+            f"This applies while you are logged in to {who.account}, under any nick. "
             if who.account
-            else f"That counts for {who.mask}; log in to services, so that it counts under each"
-            " nick and from everywhere. "
+            else f"This applies to {who.mask}; log in to services to have it apply to all"
+            " your nicks. "
         )
         return PrivateReply(
-            f"I keep nothing more of what you say, and show nothing of it to the model. {advice}"
-            f"{command}nolog off takes it back; {command}forget me removes what there is."
+            f"I no longer store what you say, or show it to the model. {advice}"
+            f"{command}nolog off undoes it; {command}forget me deletes what is already stored."
         )
 
     async def forget(self, request: R) -> Reply:
-        """forget me: remove all that you have kept of what I said; forget KEY: one fact about me"""
+        """forget me: delete everything I have said; forget KEY: delete one fact about me"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
         words = request.words.lower().split()
@@ -82,25 +82,25 @@ class PrivacyCommands(Generic[R]):
             except StorageError as error:
                 _log.error("privacy.not_forgotten", error=str(error))
                 return PrivateReply(
-                    "Nothing is removed yet, as I cannot write to the disk. Please ask again later."
+                    "Nothing has been deleted: I cannot write to the disk. Please try again later."
                 )
             if not gone.is_finished:
                 return PrivateReply(f"Not finished: {_GOING_ON}")
             return PrivateReply(
-                f"Forgotten: {counted(gone.events, 'event')} of yours, with what I answered to them"
-                " and what I quoted of them."
+                f"Forgotten: {counted(gone.events, 'event')} of yours, with my replies to them and"
+                " my quotes of them."
             )
         if words[:1] == ["me"]:
             return PrivateReply(await self._asked_back(person, self._medium.prefix(request.place)))
         all_of_it = f"{self._medium.prefix(request.place)}forget me"
         key = fact_key(request.words)
         if not key:
-            return PrivateReply(f"This removes all that I have kept of what you said: {all_of_it}")
+            return PrivateReply(f"To delete everything you have said: {all_of_it}")
         if await memory_of(self._medium, request).forget(key):
             return PrivateReply(f"Forgotten: your {key}.")
         return PrivateReply(
-            f"I remember nothing of yours called {key}. This removes all that I have kept of what"
-            f" you said: {all_of_it}"
+            f"I remember nothing of yours called {key}. To delete everything you have said:"
+            f" {all_of_it}"
         )
 
     async def _forget_unlogged(self, request: R) -> str:
@@ -121,20 +121,19 @@ class PrivacyCommands(Generic[R]):
         if not kept:
             # An unfinished erasure may be theirs: once their events are gone, nobody can tell.
             if await privacy.finish_earlier():
-                found = "There is nothing that I know to be yours."
+                found = "I have nothing that I know to be yours."
             else:
                 found = (
-                    "There is nothing more in the log that I know to be yours. Something that was"
-                    f" to be removed before is still left: {_GOING_ON}"
+                    "The log has nothing more that I know to be yours. An earlier deletion is"
+                    f" still unfinished: {_GOING_ON}"
                 )
             return found + _identity_text(person)
         word = privacy.confirmation_word(person)
         return (
-            f"{counted(kept.events, 'event')} {'is' if kept.events == 1 else 'are'} yours, and"
-            f" {counted(kept.reminders, 'reminder')}; they go for ever, with what I answered to"
-            " them and what I quoted of them."
-            f"{_identity_text(person)} To have it done, write within two minutes: {prefix}forget"
-            f" me {word}"
+            f"This permanently deletes {counted(kept.events, 'event')} of yours, my replies to"
+            f" them and my quotes of them, and {counted(kept.reminders, 'reminder')}."
+            f"{_identity_text(person)} To confirm, write within two minutes: {prefix}forget me"
+            f" {word}"
         )
 
 
@@ -142,5 +141,5 @@ def _identity_text(person: Person) -> str:
     """Return a sentence on which lines count as the person's."""
     mask = f"{person.nick}!{person.user}@{person.host}"
     if person.account:
-        return f" Yours is what the account {person.account}, or {mask}, has said."
-    return f" Yours is what {mask} has said."
+        return f" Yours are the lines of the account {person.account} and of {mask}."
+    return f" Yours are the lines of {mask}."

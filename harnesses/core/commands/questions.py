@@ -46,8 +46,8 @@ def introduce(
     if topic == ABILITIES:
         tools = " and call tools for it" if chooses_tools else ""
         return (
-            f"I answer questions{tools}, and find what was said here: {prefix}search pump.\nWithout"
-            " my model I work out sums, units, dates and time zones, roll dice, remind you"
+            f"I answer questions{tools}, and search the log of this place: {prefix}search pump.\nEven"
+            " without a model I work out sums, units, dates and time zones, roll dice, remind you"
             ' ("remind me in 20 minutes to check the oven") and remember things ("remember that my'
             f' tea is oolong").\n{further}'
         )
@@ -59,12 +59,12 @@ def introduce(
         )
         return (
             f"My model is {model or 'not reachable at the moment'}. {kind}, and what it says may be"
-            " wrong; sums, dates, reminders and searches do not pass through it."
+            " wrong; sums, dates, reminders and searches do not use it."
         )
     shown = f" ({model})" if model else ""
     return (
-        f"I am {name}, a bot: a program with a language model{shown} that runs where I am hosted. I"
-        " keep the log of this place and answer questions about it and about anything else."
+        f"I am {name}, a bot: a program with a language model{shown} on my operator's machine."
+        " I log this place and answer questions about it and about anything else."
         f"\n{further}"
     )
 
@@ -95,7 +95,7 @@ class QuestionCommands(Generic[R]):
         return await self._medium.ask(request, command)
 
     async def about(self, request: R) -> Reply:
-        """about [abilities|model]: who I am, what I can do, and by which model"""
+        """about [abilities|model]: who I am, what I can do, which model I use"""
         topic = request.words.lower().strip() or IDENTITY
         if topic not in TOPICS:
             return PrivateReply(f"About what? One of: {', '.join(TOPICS)}.")
@@ -123,21 +123,21 @@ class QuestionCommands(Generic[R]):
         return f"Forgotten: our conversation of {counted(turns, 'turn')}."
 
     async def compact(self, request: R) -> Reply:
-        """compact: go on with the newest turns of our conversation only"""
+        """compact: keep only the newest turns of our conversation"""
         turns = await self._medium.tendril.turns.compact(request.conversation)
         return (
-            f"I leave out the oldest {counted(turns, 'turn')} from now on."
+            f"I have dropped the oldest {counted(turns, 'turn')}."
             if turns
-            else "Our conversation is short already."
+            else "Our conversation is already short."
         )
 
     async def stop(self, request: R) -> Reply:
-        """stop: end the answer that I am working on for you"""
+        """stop: cancel the answer that I am working on for you"""
         nick = request.words.partition(" ")[0]
         if request.fold(nick) == request.fold(request.nick):
             nick = ""
         if nick and not request.admin:
-            return PrivateReply("Only admins may stop what others have asked.")
+            return PrivateReply("Only admins may stop other people's questions.")
         if self._medium.stop(request, nick):
             return "Stopped."
         prefix = self._medium.prefix(request.place)
@@ -150,11 +150,11 @@ class QuestionCommands(Generic[R]):
         return await self._medium.more(request)
 
     async def ping(self, request: R) -> Reply:
-        """ping: am I there?"""
+        """ping: check that I am up"""
         return "pong"
 
     async def version(self, request: R) -> Reply:
-        """version: what I run"""
+        """version: my version"""
         return f"Terrarium {__version__}"
 
     async def _plain_command(self, request: R, reading: Reading) -> tuple[Command[R], R] | None:

@@ -18,7 +18,7 @@ class ReminderCommands(Generic[R]):
         self._medium = medium
 
     async def remind(self, request: R) -> Reply:
-        """remind WHEN TEXT: tell me TEXT then (10m, tomorrow at 9, every monday at 9)"""
+        """remind WHEN TEXT: remind me of TEXT then (10m, tomorrow at 9, every monday at 9)"""
         return await self._add(request, _ME.sub("", request.words, count=1), asks=False)
 
     async def schedule(self, request: R) -> Reply:
@@ -29,7 +29,7 @@ class ReminderCommands(Generic[R]):
         return await self._add(request, request.words, asks=True)
 
     async def reminders(self, request: R) -> Reply:
-        """reminders [cancel NUMBER|WORDS|all]: what you are to remind me of; cancel some"""
+        """reminders [cancel NUMBER|WORDS|all]: list my reminders, or cancel some"""
         reminder_service, requester = self._medium.tendril.remind, request.requester
         match request.words.lower().split():
             case []:
@@ -43,7 +43,7 @@ class ReminderCommands(Generic[R]):
                 asked = " ".join(words)
                 texts = await reminder_service.cancel_own(requester, asked)
                 if texts is None:
-                    reply = f"Several of your reminders fit {asked}: cancel one by its number."
+                    reply = f"Several of your reminders match {asked}: cancel one by its number."
                 elif not texts:
                     reply = f"You have no {'reminders' if asked == 'all' else 'such reminder'}."
                 elif len(texts) == 1:

@@ -43,7 +43,7 @@ def check_privacy(config: Config) -> CheckResult:
         paths.append(config.path)
     loose = {path: mode for path in paths if (mode := mode_if_exposed(path))}
     if not loose:
-        return CheckResult("privacy", True, "nobody else can read the data and the secrets")
+        return CheckResult("privacy", True, "data and secrets are readable only by you")
     first, *others = loose
     more = f", and {len(others)} more" if others else ""
     hint = f"chmod go= {' '.join(map(str, [first, *others[:4]]))}"
@@ -76,7 +76,7 @@ def check_secrets(config: Config) -> CheckResult:
 
     weak = [name for name, secret in chosen() if secret and is_short(secret, GOOD_SECRET_LENGTH)]
     if not weak:
-        return CheckResult("secrets", True, "no key and no token can be guessed")
+        return CheckResult("secrets", True, "all keys and tokens are long enough")
     hint = "`openssl rand -hex 24` makes a good one"
     return CheckResult(
         "secrets", False, f"fewer than {GOOD_SECRET_LENGTH} characters: {', '.join(weak)}; {hint}"

@@ -145,7 +145,7 @@ class ReminderService:
         known = await self._kept.for_owner(requester.owner) if asks else ()
         if sum(each.asks for each in known) >= _MAX_QUESTIONS:
             raise NotUnderstood(
-                f"You have scheduled {_MAX_QUESTIONS} questions already; cancel one first."
+                f"You already have {_MAX_QUESTIONS} scheduled questions; cancel one first."
             )
         if len(text) > MAX_TEXT:
             raise NotUnderstood(f"A reminder has at most {MAX_TEXT} characters.")
@@ -162,12 +162,12 @@ class ReminderService:
         )
         kept = await self._kept.add(reminder)
         if kept is None:
-            raise NotUnderstood("There are too many reminders already; cancel one first.")
+            raise NotUnderstood("You have too many reminders; cancel one first.")
         await self._schedule(kept)
         what, again = "do that" if asks else "remind you", ", and again each time" * bool(kept.rule)
         if asks and (kept.private or not requester.is_admin):  # those of admins are the channel's
             again += " that you are here" if kept.rule else ", or once you are back"
-        return f"I will {what} on {_format_due(kept)}{again}. Its number is {kept.id}."
+        return f"I will {what} on {_format_due(kept)}{again} (reminder {kept.id})."
 
     async def add_for(
         self, other: Requester, asker: Requester, time: ResolvedTime, text: str
@@ -180,10 +180,10 @@ class ReminderService:
         """
         mark = f" (from {asker.owner.nick})"
         if time.rule:
-            raise NotUnderstood("Only they themselves can have themselves reminded repeatedly.")
+            raise NotUnderstood("Only the person themselves can ask for a repeated reminder.")
         # Erasing the asker's line removes their words from what others have.
         if not await asker.question_event_id():
-            raise NotUnderstood("What is not logged is kept for nobody else.")
+            raise NotUnderstood("I keep no reminders for others in a place that is not logged.")
         known = await self._kept.for_owner(other.owner)
         if sum(each.text.endswith(mark) for each in known) >= _MAX_FROM_ONE:
             return f"{other.owner.nick}: not done, you have set enough reminders for them."
@@ -196,7 +196,7 @@ class ReminderService:
         """Return the reminders of the requester as text, one in each line, for people."""
         found = await self._kept.for_owner(requester.owner)
         lines = [
-            f"{each.id}: {_format_due(each)}{' (again and again)' if each.rule else ''}:"
+            f"{each.id}: {_format_due(each)}{' (repeated)' if each.rule else ''}:"
             f" {'to do: ' if each.asks else ''}{each.text}"
             for each in found
         ]

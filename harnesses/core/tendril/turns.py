@@ -28,7 +28,7 @@ from terrarium.cancellation import CancelScope, ScopeCancelled, await_shielded
 
 FAILED = "Something went wrong on my side; it has been noted. Please try again."
 NO_DATABASE = "I cannot reach my database at the moment; please ask again later."
-NO_DISK = "I cannot use my files at the moment (the disk may be full); please tell whoever runs me."
+NO_DISK = "I cannot use my files at the moment (the disk may be full); please tell my operator."
 RESTARTED = "I am being restarted; please ask again in a moment."
 
 REFUSAL_TIMEOUT = 0.5

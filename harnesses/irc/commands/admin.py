@@ -42,7 +42,7 @@ class AdminCommands:
         self._services, self._unasked = services, unasked
 
     async def join(self, request: IrcRequest) -> Reply:
-        """join #CHANNEL [KEY]: be there from now on"""
+        """join #CHANNEL [KEY]: join and stay there"""
         channel, _, key = request.words.partition(" ")
         try:
             request.network.join(channel, key.strip())
@@ -65,7 +65,7 @@ class AdminCommands:
         return PrivateReply(f"I have left {channel}.")
 
     async def ignore(self, request: IrcRequest) -> Reply:
-        """ignore [NICK or MASK]: ignore a person; alone, list who is ignored"""
+        """ignore [NICK or MASK]: ignore a person; without one, list who is ignored"""
         if not request.words:
             masks = self._services.overrides.ignored.get(request.network.name, ())
             return PrivateReply(f"Ignored: {', '.join(masks) or 'nobody'}.")
@@ -75,7 +75,7 @@ class AdminCommands:
         return PrivateReply(f"I ignore {mask} from now on.")
 
     async def unignore(self, request: IrcRequest) -> Reply:
-        """unignore NICK or MASK: no longer ignore them"""
+        """unignore NICK or MASK: stop ignoring them"""
         if not request.words:
             return PrivateReply("Whom? Write: unignore NICK, or the mask.")
         mask = mask_of(request.words.split()[0])
@@ -101,7 +101,7 @@ class AdminCommands:
                 shown.append(f"{key} {_shown(value)[:_MAX_SHOWN]} ({source})")
             return PrivateReply("; ".join(shown))
         if channel != EVERYWHERE and not network.is_channel(channel):
-            return PrivateReply("Of which channel? Write: set #CHANNEL KEY VALUE, or * for all.")
+            return PrivateReply("For which channel? Write: set #CHANNEL KEY VALUE, or * for all.")
         try:
             return PrivateReply(await self._set(request, channel, words[0], " ".join(words[1:])))
         except ValueError as error:
@@ -112,12 +112,12 @@ class AdminCommands:
         try:
             changed = self._services.reload()
         except ConfigError as error:
-            return PrivateReply(f"Nothing has changed, as the configuration is wrong: {error}")
+            return PrivateReply(f"Nothing has changed: the configuration is invalid: {error}")
         await self._note(request, "reload", "")
         return PrivateReply(changed)
 
     async def status(self, request: IrcRequest) -> Reply:
-        """status: how I am"""
+        """status: my state, and what is wrong"""
         services, own, network = self._services, self._services.resources, request.network
         prompts, lag = own.configuration.prompts, await network.lag()
         up = timedelta(seconds=round(asyncio.get_running_loop().time() - services.started))

@@ -221,7 +221,7 @@ class Server:
         client.signon = int(time.time())
         client.reply("001", f"Welcome to Terrarium {client.source}")
         client.reply("002", f"Your host is {NAME}")
-        client.reply("003", "This server keeps nothing")
+        client.reply("003", "No data is kept")
         client.reply("004", NAME, "terrarium", "iw", "imnt", "bov")
         client.reply("005", *ISUPPORT.split(), "are supported by this server")
         self.motd(client)

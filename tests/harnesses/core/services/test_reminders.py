@@ -24,7 +24,7 @@ async def test_a_reminder_is_said_where_it_was_asked_for_also_after_a_restart(
         requester = tendril.requester(line)
         time, text = await tendril.remind.parse_time(requester, line.text)
         answer = await tendril.remind.add(requester, time, text)
-        assert answer == "I will remind you on Fri 2026-05-01 at 12:20 UTC. Its number is 1."
+        assert answer == "I will remind you on Fri 2026-05-01 at 12:20 UTC (reminder 1)."
         bobs = tendril.requester(await tendril.hear(TEA, BOB, "?"))
         assert await tendril.remind.list_text(bobs) == "You have no reminders."
         assert not await tendril.remind.cancel(bobs, 1)

@@ -36,16 +36,16 @@ async def test_reminders_in_plain_words_need_no_model(tmp_path: Path) -> None:
     ):
         script.reads, script.card = READS, dict(TINY)
         await it.alice.say(ROOM, "Terra: remind me in 20 minutes to check the oven")
-        await it.alice.expect("on Fri 2026-05-01 at 12:20 UTC. Its number is 1")
+        await it.alice.expect("on Fri 2026-05-01 at 12:20 UTC .reminder 1")
         await it.alice.say(ROOM, ".terrarium can you remind me tomorrow at 9 to call Mum please?")
-        await it.alice.expect("on Sat 2026-05-02 at 09:00 UTC. Its number is 2")
+        await it.alice.expect("on Sat 2026-05-02 at 09:00 UTC .reminder 2")
         script.reads = lambda _: "remind"
         await it.alice.say(ROOM, ".terrarium erinnere mich in einer Stunde an den Tee")
-        await it.alice.expect("on Fri 2026-05-01 at 13:00 UTC. Its number is 3")
+        await it.alice.expect("on Fri 2026-05-01 at 13:00 UTC .reminder 3")
         script.reads = READS
-        await it.alice.ask(".remind 10m stretch", "on Fri 2026-05-01 at 12:10 UTC. Its number is 4")
+        await it.alice.ask(".remind 10m stretch", "on Fri 2026-05-01 at 12:10 UTC .reminder 4")
         await it.alice.say(ROOM, ".remind tomorrow water the plants")
-        await it.alice.expect("on Sat 2026-05-02 at 09:00 UTC. Its number is 5")
+        await it.alice.expect("on Sat 2026-05-02 at 09:00 UTC .reminder 5")
         assert "at 12:10 UTC: stretch" in await it.alice.told(".terrarium what are my reminders?")
         await it.alice.expect("5: Sat 2026-05-02 at 09:00 UTC: water the plants$")
         stretch = ".terrarium cancel my reminder to stretch, I have done that"
@@ -119,7 +119,7 @@ async def test_what_is_remembered_in_one_place_is_not_told_in_another(tmp_path: 
 async def test_nothing_is_remembered_of_who_is_not_logged(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         assert "keep nothing" in await alice.told(".remember pin 4711 [nolog]")
-        assert ".forget me removes" in await alice.told(".nolog")
+        assert ".forget me deletes" in await alice.told(".nolog")
         assert "keep nothing" in await alice.told(".remember pin 4711")
         assert await tendril.memory.memories.facts("irc/#terrarium") == []
 
@@ -136,7 +136,7 @@ async def test_the_bot_says_what_it_is_in_written_words(tmp_path: Path) -> None:
         script.card = dict(TINY)
         script.reads = by_cues(help="can you do", about_bot="you")
         assert (await ask(alice, ".terrarium who are you?")).startswith("I am Terra, a bot: ")
-        assert "find what was said here: .search" in await ask(alice, ".terrarium what can you do?")
+        assert "search the log of this place: .search" in await ask(alice, ".terrarium what can you do?")
         assert (await ask(alice, ".about model")).startswith("My model is ")
         assert (await ask(alice, ".terrarium help")).startswith(".terrarium .ask ")
         assert script.requests == []

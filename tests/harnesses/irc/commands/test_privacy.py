@@ -42,7 +42,7 @@ async def test_who_says_nolog_is_not_logged_until_they_take_it_back(tmp_path: Pa
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         await alice.say(ROOM, "first")
         assert (await alice.told(".nolog bob")).startswith("Nobody can ask that for others")
-        assert (await alice.told(".nolog")).startswith("I keep nothing more of what you say")
+        assert (await alice.told(".nolog")).startswith("I no longer store what you say")
         await alice.say(ROOM, f"second {SECRET}")
         await alice.send(f"NOTICE {ROOM} :third {SECRET}")
         await alice.send("NICK alicia")
@@ -61,7 +61,7 @@ async def test_who_says_nolog_is_not_logged_until_they_take_it_back(tmp_path: Pa
 async def test_a_command_said_to_the_nick_is_the_command(tmp_path: Path) -> None:
     async with answering("Both are fine.") as script, alice_in(tmp_path, script.url) as alice_there:
         alice, tendril = alice_there
-        await alice.ask("Terra: .nolog", "NOTICE alice :.*I keep nothing more of what you say")
+        await alice.ask("Terra: .nolog", "NOTICE alice :.*I no longer store what you say")
         await alice.ask("Terra: .nolog off", "NOTICE alice :.*You are logged again")
         await alice.ask("Terra: .net or java?", "alice: Both are fine")
         assert "nolog" not in "".join(await texts(tendril))
@@ -123,10 +123,10 @@ async def test_forget_me_asks_back_and_then_leaves_nothing(tmp_path: Path) -> No
         await alice.ask(".terrarium what is my word?", f"alice: You said {SECRET}")
         assert "forget me" in await alice.told(".forget")
         asked = await alice.told(".forget me")
-        assert "events are yours" in asked
+        assert "events of yours" in asked
         assert "alice!alice@" in asked or "alice!~alice@" in asked
         assert SECRET in "".join(await texts(tendril))
-        assert "events are yours" in await alice.told(".forget me 000000")
+        assert "events of yours" in await alice.told(".forget me 000000")
         word = (await alice.told(".forget me")).split()[-1]
         assert "nothing of yours called it" in await alice.told(f".forget it {word}")
         assert (await alice.told(f".forget me {word}")).startswith("Forgotten: ")
@@ -187,7 +187,7 @@ async def test_somebody_else_under_the_nick_can_erase_nothing(tmp_path: Path) ->
             answer = await thief.told(".forget me")
         found = await tendril.services.log.find(Query(scope=EVERYTHING, nick="alice", limit=100))
         assert any(SECRET in event.text for event in found)
-        assert "1 event is yours" in answer or "nothing that I know" in answer
+        assert "1 event of yours" in answer or "nothing that I know" in answer
 
 
 async def test_two_forget_commands_at_once_do_no_harm(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ async def test_every_command_answers(tmp_path: Path) -> None:
         assert (await ask(alice, ".version")).startswith("Terrarium ")
         assert (await ask(alice, ".help")).startswith(".terrarium .ask .search ")
         assert await ask(alice, ".help search") == ".search WORDS: find lines of this channel"
-        assert await ask(alice, ".help .PING") == ".ping: am I there?"
+        assert await ask(alice, ".help .PING") == ".ping: check that I am up"
         await alice.say(ROOM, ".help kick")
         await alice.expect(
             r"NOTICE alice :\[#terrarium\] There is no command kick; \.help lists them"
@@ -120,8 +120,8 @@ async def test_a_search_finds_no_questions_to_the_bot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (401, "My key is refused; please tell whoever runs me."),
-        (503, "My model is not set up right; please tell whoever runs me."),
+        (401, "My key is refused; please tell my operator."),
+        (503, "My model is not set up right; please tell my operator."),
     ],
 )
 async def test_what_only_the_owner_can_mend_is_told_to_the_owner_and_no_falsehood_to_people(

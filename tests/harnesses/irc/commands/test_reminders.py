@@ -67,7 +67,7 @@ async def test_a_reminder_survives_a_restart_and_is_said_in_its_place(tmp_path: 
             await it.alice.say(ROOM, ".remind me at 18:00 to call mum")
             answer = await it.alice.expect(rf"PRIVMSG {ROOM} :alice: (.*)$")
             assert answer[1].startswith(
-                "I will remind you on Fri 2026-05-01 at 18:00 Europe/Vienna."
+                "I will remind you on Fri 2026-05-01 at 18:00 Europe/Vienna (reminder"
             )
         async with it.life(NOON + HOUR) as clock:
             await it.alice.settle()
@@ -89,7 +89,7 @@ async def test_what_was_missed_is_made_up_for_once(tmp_path: Path) -> None:
             late = "due on Fri 2026-05-01 at 13:00 UTC while I was away"
             await it.alice.expect(rf"alice: reminder, {late}: drink$")
             await clock.asleep_until(NOON + 6 * HOUR)
-            assert "at 18:00 UTC (again and again): drink" in await it.alice.told(".reminders")
+            assert "at 18:00 UTC (repeated): drink" in await it.alice.told(".reminders")
             await clock.advance(30 * MINUTE)
             await it.alice.expect("alice: reminder: drink$")
         assert len(said(it.alice)) == 2
@@ -113,8 +113,8 @@ async def test_a_reminder_is_not_lost_because_the_model_is_busy(tmp_path: Path) 
 async def test_only_its_owner_or_an_admin_cancels_a_reminder(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         async with it.life(NOON, irc={"admins": ["bob!*@*"]}):
-            await it.alice.ask(".remind in 2h tea", "Its number is 1")
-            await it.bob.ask(".remind in 2h cake", "Its number is 2")
+            await it.alice.ask(".remind in 2h tea", "reminder 1")
+            await it.bob.ask(".remind in 2h cake", "reminder 2")
             assert await it.alice.told(".reminders cancel 2") == "You have no reminder 2."
             assert (await it.bob.told(".reminders")).startswith("2: ")
             assert await it.bob.told(".reminders cancel 1") == "Cancelled."
@@ -125,8 +125,8 @@ async def test_only_its_owner_or_an_admin_cancels_a_reminder(tmp_path: Path) -> 
 
 async def test_a_reminder_is_cancelled_by_any_form_of_one_of_its_words(tmp_path: Path) -> None:
     async with world(tmp_path) as it, it.life(NOON):
-        await it.alice.ask(".remind in 2h brownies in the oven", "Its number is 1")
-        await it.alice.ask(".remind in 2h call the plumber", "Its number is 2")
+        await it.alice.ask(".remind in 2h brownies in the oven", "reminder 1")
+        await it.alice.ask(".remind in 2h call the plumber", "reminder 2")
         cancel = ".reminders cancel"
         assert "no such reminder" in await it.alice.told(f"{cancel} the soup")
         said_so = await it.alice.told(f"{cancel} brownie, they're out")

@@ -228,10 +228,10 @@ async def test_compact_shows_the_model_the_newest_turns_only(tmp_path: Path) -> 
         ScriptedOpenAI() as script,
         a_room(tmp_path, script.url, agent=turns_only) as (alice, _, _tendril),
     ):
-        await alice.ask(".compact", r"Our conversation is short already\.$")
+        await alice.ask(".compact", r"Our conversation is already short\.$")
         for number in range(6):
             await alice.ask(f".terrarium number {number}", r":alice: ok$")
-        await alice.ask(".compact", r"I leave out the oldest 2 turns from now on\.$")
+        await alice.ask(".compact", r"I have dropped the oldest 2 turns\.$")
         await alice.ask(".terrarium last", r":alice: ok$")
         asked = [*(f"alice asks: number {number}" for number in range(2, 6)), "alice asks: last"]
         assert words(script.requests[-1]) == asked
@@ -245,7 +245,7 @@ async def test_a_command_in_plain_words_overtakes_what_waits_for_the_model(tmp_p
         await script.arrived(1)
         await alice.say(ROOM, ".terrarium how many frogs are there?")
         await alice.say(ROOM, ".terrarium remind me in 20 minutes to feed them")
-        await alice.expect(rf"PRIVMSG {ROOM} :alice: I will remind you on .* Its number is 1\.$")
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: I will remind you on .* .reminder 1\.$")
         await alice.ask(".terrarium what is 12 * 34?", rf"PRIVMSG {ROOM} :alice: 12 × 34 = 408$")
         script.release()
         for answer in (r"\(to: .* newts .*\) Nine", r"\(to: .* frogs .*\) Ten\."):

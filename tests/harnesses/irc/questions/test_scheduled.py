@@ -52,7 +52,7 @@ async def schedule(it: World) -> None:
     await it.alice.say(ROOM, WEEKLY)
     await it.alice.expect(
         r"alice: I will do that on Mon 2026-05-04 at 09:00 UTC, and again each time that you are"
-        r" here\. Its number is 1"
+        r" here .reminder 1"
     )
 
 
@@ -85,7 +85,7 @@ async def test_it_is_shown_what_any_question_then_would_be_shown(tmp_path: Path)
     async with Database.open(tmp_path / "irc.db") as database:
         await ChatLog(database).add([said("carol waters on monday", place=Place("irc", ROOM))])
     async with world(tmp_path) as it:
-        await it.alice.ask(".schedule 2026-05-04 09:00 tell us who waters today", "Its number is 1")
+        await it.alice.ask(".schedule 2026-05-04 09:00 tell us who waters today", "reminder 1")
         it.script.say("Carol does.")
         await it.clock.set(MONDAY)  # three days later, and nobody has said anything since
         await it.alice.expect("alice: Carol does")
@@ -109,7 +109,7 @@ async def test_while_its_owner_is_away_the_time_is_left_out(tmp_path: Path) -> N
 async def test_what_is_asked_once_waits_until_its_owner_is_back(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         await it.alice.say(ROOM, ".schedule 2026-05-04 09:00 tell us who waters today")
-        await it.alice.expect(r"at 09:00 UTC, or once you are back\. Its number is 1")
+        await it.alice.expect(r"at 09:00 UTC, or once you are back .reminder 1")
         await it.alice.send(f"PART {ROOM}")
         await it.bob.expect("PART")
         for minutes in (0, 120):  # long after what is tried again while the model is away
@@ -125,7 +125,7 @@ async def test_what_is_asked_once_waits_until_its_owner_is_back(tmp_path: Path) 
 
 async def test_what_an_admin_schedules_on_a_channel_is_the_channels(tmp_path: Path) -> None:
     async with world(tmp_path, irc={"admins": ["alice!*@*"]}) as it:
-        await it.alice.ask(WEEKLY, r"and again each time\. Its number is 1")
+        await it.alice.ask(WEEKLY, r"and again each time .reminder 1")
         await it.alice.send("QUIT")
         await it.bob.expect("QUIT")
         it.script.say("The pump was mended.")
@@ -178,9 +178,9 @@ async def test_one_person_schedules_five_questions_at_most(tmp_path: Path) -> No
     async with world(tmp_path) as it:
         for number in range(5):
             await it.alice.say(ROOM, f".schedule every day at {number + 9} list the questions")
-            await it.alice.expect(f"Its number is {number + 1}")
+            await it.alice.expect(f"reminder {number + 1}")
         refused = await it.alice.told(".schedule every day at 7 list the questions")
-        assert refused == "You have scheduled 5 questions already; cancel one first."
+        assert refused == "You already have 5 scheduled questions; cancel one first."
         assert "every monday and thursday at 9" in await it.alice.told(".schedule soon x")
 
 

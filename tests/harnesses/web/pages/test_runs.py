@@ -208,7 +208,7 @@ async def test_a_run_that_goes_on_says_so(script: ScriptedOpenAI, chat: WebSite)
     await script.arrived()
     going = ""
     async with asyncio.timeout(PATIENCE):  # the run is opened beside the request
-        while "It is still going on." not in going:
+        while "Still running." not in going:
             await asyncio.sleep(0.01)
             going = (await chat.http.get("/runs/web-1", headers=PAGE)).text
     script.release()
@@ -227,8 +227,8 @@ async def test_a_run_without_a_model_says_that_none_was_needed(tmp_path: Path) -
     async with web_site(tmp_path) as site:
         listed = (await site.http.get("/runs", headers=PAGE)).text
         assert listed.count("no model was needed, in 2.0 s") == 1
-        assert listed.count("0 tokens read") == 1
+        assert listed.count("0 prompt tokens") == 1
         one = (await site.http.get("/runs/irc-1", headers=PAGE)).text
-        assert "none was needed" in one
-        assert "tokens read" not in one
-        assert "tokens read" in (await site.http.get("/runs/irc-2", headers=PAGE)).text
+        assert "<dt>model calls</dt><dd>none</dd>" in one
+        assert "prompt tokens" not in one
+        assert "prompt tokens" in (await site.http.get("/runs/irc-2", headers=PAGE)).text
