@@ -184,7 +184,7 @@ async def test_words_are_shown_where_the_question_is_in_the_log_and_of_jobs(tmp_
         await Conversations(database).clear(runs[0].conversation)
         page = (await site.http.get("/runs/irc-1", headers=PAGE)).text
         assert "colour" not in page
-        assert "The words are gone" in page
+        assert "The text was deleted" in page
 
 
 async def test_only_who_may_read_everything_sees_the_runs(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ async def test_a_run_without_a_model_says_that_none_was_needed(tmp_path: Path) -
             await table.end(each.key, ended, [])
     async with web_site(tmp_path) as site:
         listed = (await site.http.get("/runs", headers=PAGE)).text
-        assert listed.count("no model was needed, in 2.0 s") == 1
+        assert listed.count("no model call, in 2.0 s") == 1
         assert listed.count("0 prompt tokens") == 1
         one = (await site.http.get("/runs/irc-1", headers=PAGE)).text
         assert "<dt>model calls</dt><dd>none</dd>" in one
