@@ -38,7 +38,7 @@ class MemoryCommands(Generic[R]):
             zone = zone_name(value)
             if zone is None:
                 return PrivateReply(
-                    f"I do not know the time zone {value}; write it like Europe/Vienna."
+                    f"There is no time zone {value}; write it like Europe/Vienna."
                 )
             value = zone
         key = await memory_of(self._medium, request).remember(value, statement.key)

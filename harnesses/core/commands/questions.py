@@ -46,7 +46,7 @@ def introduce(
     if topic == ABILITIES:
         tools = " and call tools for it" if chooses_tools else ""
         return (
-            f"I answer questions{tools}, and search the log of this place: {prefix}search pump.\nEven"
+            f"I answer questions{tools}, and search the log: {prefix}search pump.\nEven"
             " without a model I work out sums, units, dates and time zones, roll dice, remind you"
             ' ("remind me in 20 minutes to check the oven") and remember things ("remember that my'
             f' tea is oolong").\n{further}'

@@ -136,7 +136,7 @@ async def test_the_bot_says_what_it_is_in_written_words(tmp_path: Path) -> None:
         script.card = dict(TINY)
         script.reads = by_cues(help="can you do", about_bot="you")
         assert (await ask(alice, ".terrarium who are you?")).startswith("I am Terra, a bot: ")
-        assert "search the log of this place: .search" in await ask(alice, ".terrarium what can you do?")
+        assert "search the log: .search" in await ask(alice, ".terrarium what can you do?")
         assert (await ask(alice, ".about model")).startswith("My model is ")
         assert (await ask(alice, ".terrarium help")).startswith(".terrarium .ask ")
         assert script.requests == []
