@@ -25,7 +25,9 @@ ROOM = "#terrarium"
 def irc_config(data: Path, irc_port: int, api_url: str, **tables: Mapping[str, Any]) -> Config:
     """Return a configuration for one network on loopback; `tables` override its defaults."""
     quick = {"lines_per_second": 100, "person_per_minute": 600}
-    irc = {"server": "127.0.0.1", "port": irc_port} | quick | dict(tables.get("irc", {}))
+    # The tests have people on the embedded server, who would all be admins without any.
+    nobody = {"admins": ["nobody!*@*"]}
+    irc = {"server": "127.0.0.1", "port": irc_port} | quick | nobody | dict(tables.get("irc", {}))
     agent = {"api_url": api_url, "timezone": "UTC"} | dict(tables.get("agent", {}))
     return Config({**tables, "irc": irc, "agent": agent}, None, data)
 

@@ -37,9 +37,7 @@ class MemoryCommands(Generic[R]):
         if statement.key == TIMEZONE_FACT and not is_zone(value):
             zone = zone_name(value)
             if zone is None:
-                return PrivateReply(
-                    f"There is no time zone {value}; write it like Europe/Vienna."
-                )
+                return PrivateReply(f"There is no time zone {value}; write it like Europe/Vienna.")
             value = zone
         key = await memory_of(self._medium, request).remember(value, statement.key)
         return f"I will remember: your {key} is {value}." if key else f"I will remember: {value}."

@@ -124,8 +124,8 @@ class PrivacyCommands(Generic[R]):
                 found = "I have nothing that I know to be yours."
             else:
                 found = (
-                    "The log has nothing more that I know to be yours. An earlier deletion is"
-                    f" still unfinished: {_GOING_ON}"
+                    "There is nothing more in the log that I know to be yours. An earlier deletion"
+                    f" is still unfinished: {_GOING_ON}"
                 )
             return found + _identity_text(person)
         word = privacy.confirmation_word(person)
