@@ -27,12 +27,14 @@ def main() -> int:
             continue
         variable = f"{table}_{key}".upper()
         port = os.environ.get(variable) or tables.get(table, {}).get(key, default)
+        if not str(port).isdecimal():  # `terrarium up` says what is wrong with it
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", int(port)))
                 probe.listen()
-            except (OSError, ValueError):
+            except (OSError, OverflowError):
                 print(
                     f"make: port {port} is taken by another program; choose another with "
                     f"{variable}=PORT or `[{table}] {key}` in terrarium.toml",
