@@ -239,7 +239,7 @@ async def test_the_command_names_what_to_set(hub: ModelHub, tmp_path: Path) -> N
     status, out, err = await ended(await start(tmp_path, "model", *words, HF_ENDPOINT=hub.url))
     file = tmp_path / "cache" / "terrarium" / "models" / "a-model.gguf"
     assert (status, out) == (0, f"{file}\n")
-    assert f"MODEL_PATH={file}" in err
+    assert f"up --model {file}" in err
 
 
 def settings(tmp_path: Path, **model: str) -> ModelSettings:
