@@ -21,6 +21,7 @@ _GOING_ON = (
     " until nothing is left; asking again makes me try at once."
 )
 
+_MOST_CONVERSATIONS = 10_000  # of one person
 _log = structlog.get_logger()
 
 
@@ -105,10 +106,13 @@ class PrivacyCommands(Generic[R]):
 
     async def _forget_unlogged(self, request: R) -> str:
         """Remove all that is kept of the author of a request in a place that is not logged."""
-        turns = await self._medium.clear(request)
+        tendril, turns = self._medium.tendril, await self._medium.clear(request)
+        others = await tendril.conversations.of_room(request.room, _MOST_CONVERSATIONS)
+        for name in {request.room, *(each.name for each in others)}:
+            turns += await tendril.clear(name)
         facts = await memory_of(self._medium, request).forget()
-        gone = await self._medium.tendril.remind.cancel_own(request.requester, "all")
-        reports = await self._medium.tendril.research.forget(request.place)
+        gone = await tendril.remind.cancel_own(request.requester, "all")
+        reports = await tendril.research.forget(request.place)
         return (
             f"Forgotten: our conversation of {counted(turns, 'turn')}, {counted(facts, 'fact')},"
             f" {counted(len(gone or ()), 'reminder')} and {counted(reports, 'report')}."

@@ -91,6 +91,25 @@ async def test_each_browser_has_a_conversation_of_its_own_that_can_be_forgotten(
     assert "newts" not in await chat_page(chat, chat.http.cookies["terrarium_chat"])
 
 
+async def test_forget_me_removes_all_conversations_and_facts_of_the_person_and_no_others(
+    chat: WebSite,
+) -> None:
+    async with httpx2.AsyncClient(base_url=chat.url, timeout=PATIENCE) as other:
+        await ask(other, "I keep toads")
+        await ask(chat.http, ".remember tea oolong")
+        for name in ("0", "b"):
+            body = {"text": "I keep newts", "conversation": name}
+            assert (await chat.http.post("/chat", json=body)).status_code == 200
+        assert "oolong" in (await chat.http.get("/memory.json")).text
+        assert "oolong" not in (await other.get("/memory.json")).text
+        *_, told = await ask(chat.http, ".forget me")
+        assert "2 turns" in told["html"]
+        assert "oolong" not in (await chat.http.get("/memory.json")).text
+        for path in ("/chat/0", "/chat/b"):
+            assert "newts" not in (await chat.http.get(path)).text
+        assert "toads" in (await other.get("/chat")).text
+
+
 async def test_a_conversation_is_there_again_after_a_restart(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         async with web_site(tmp_path, agent_url=script.url) as site:
