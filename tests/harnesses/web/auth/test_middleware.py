@@ -99,10 +99,10 @@ async def test_only_our_own_pages_can_post(site: WebSite) -> None:
         {"origin": "http://["},
         {"sec-fetch-site": "cross-site"},
     ]:
-        for path in ("/chat", "/chat/forget", "/login", "/logout"):
+        for path in ("/chat", "/chat/0/forget", "/login", "/logout"):
             answer = await site.http.post(path, json={"text": "hi"}, headers=headers)
             assert answer.status_code == 403
-    answer = await site.http.post("/chat/forget", headers={"origin": site.url})
+    answer = await site.http.post("/chat/0/forget", headers={"origin": site.url})
     assert answer.status_code == 303
 
 
