@@ -137,7 +137,8 @@ class TerminalTendril(Tendril):
         result = await self._chat.answer(turn, self._who, PUBLIC, lambda: {TEACH, ADMIN})
         if not said.rstrip().endswith(result.text):
             _write(("\n" if said else "") + strip_control_chars(result.text))
-        _write("\n")
+        if said or result.text:
+            _write("\n")
 
 
 def _write(text: str) -> None:

@@ -116,11 +116,11 @@ def _reminder(said: str, slots: Slots) -> PlainCommand | None:
     if slots.person and slots.words.casefold().startswith(slots.person.casefold()):
         return None
     # The frame may have taken the word before the day: "remind me on the 21st at 9 to go".
-    words = min(
+    whole = min(
         (slots.words, f"on {slots.words}"), key=lambda each: len(without_time(each) or each)
     )
     # "an alarm for 7" has neither the word before a time of day nor a text.
-    for words in (words, f"{slots.words} {_ALARM}", f"at {slots.words} {_ALARM}"):
+    for words in (whole, f"{slots.words} {_ALARM}", f"at {slots.words} {_ALARM}"):
         if text := without_time(words):
             break
     else:

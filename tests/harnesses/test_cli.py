@@ -223,7 +223,9 @@ async def test_chat_answers_remembers_and_forgets(tmp_path: Path) -> None:
         assert await talk("and now?") == "Ada still.\n"
         contents = [message["content"] for message in script.requests[-1]["messages"]]
         assert any("my name is Ada" in content for content in contents)
-        helped, _, cleared = (await talk("/help\n/clear\n/quit\nnot asked\n")).rpartition("Forgotten")
+        helped, _, cleared = (await talk("/help\n/clear\n/quit\nnot asked\n")).rpartition(
+            "Forgotten"
+        )
         assert ".clear" in helped
         assert cleared == ": our conversation of 3 turns.\n"
         assert len(script.requests) == 3
