@@ -138,7 +138,7 @@ async def test_memory_and_an_opt_out_belong_to_the_account_under_any_nick(tmp_pa
         await owner.say(ROOM, "not kept 1")
         await owner.settle()
         await mallory.rename("elsewhere")
-        assert "Only whoever asked" in await mallory.answer_to(".nolog off", ROOM)
+        assert "Only the person who asked" in await mallory.answer_to(".nolog off", ROOM)
         await mallory.say(ROOM, "said by mallory")
         await mallory.settle()
         await owner.say(ROOM, "not kept 2")

@@ -54,7 +54,7 @@ async def test_writes_of_two_tasks_come_one_after_the_other(tmp_path: Path) -> N
         db.execute("UPDATE schedule SET last_run = ?", [last + 1])
 
     async with Database.open(tmp_path / "x.db") as database:
-        await database.execute("INSERT INTO schedule VALUES ('job', 0)")
+        await database.execute("INSERT INTO schedule (job, last_run) VALUES ('job', 0)")
         await asyncio.gather(*(database.write(add, durable=n % 2 == 0) for n in range(20)))
         rows = await database.fetch_all("SELECT last_run FROM schedule")
     assert [row["last_run"] for row in rows] == [20]
@@ -161,7 +161,7 @@ async def test_work_that_is_cancelled_at_any_moment_leaves_the_file_writable(
 
 async def test_an_error_in_work_takes_all_of_it_back(tmp_path: Path) -> None:
     def fail(db: Connection) -> None:
-        db.execute("INSERT INTO schedule VALUES ('job', 1)")
+        db.execute("INSERT INTO schedule (job, last_run) VALUES ('job', 1)")
         raise ZeroDivisionError
 
     async with Database.open(tmp_path / "x.db") as database:

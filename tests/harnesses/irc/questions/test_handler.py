@@ -245,7 +245,7 @@ async def test_a_command_in_plain_words_overtakes_what_waits_for_the_model(tmp_p
         await script.arrived(1)
         await alice.say(ROOM, ".terrarium how many frogs are there?")
         await alice.say(ROOM, ".terrarium remind me in 20 minutes to feed them")
-        await alice.expect(rf"PRIVMSG {ROOM} :alice: I will remind you on .* .reminder 1\.$")
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: I will remind you on .* \(reminder 1\)\.$")
         await alice.ask(".terrarium what is 12 * 34?", rf"PRIVMSG {ROOM} :alice: 12 × 34 = 408$")
         script.release()
         for answer in (r"\(to: .* newts .*\) Nine", r"\(to: .* frogs .*\) Ten\."):

@@ -154,7 +154,7 @@ async def test_others_who_are_here_are_reminded_and_told_by_whom(tmp_path: Path)
         ]
         assert absent == "error: 'carol' is nobody who is here and can be reminded."
         assert unnamed == "error: not done: alice has not named Terra"
-        assert "Only they themselves" in again
+        assert "Only the person themselves" in again
         await it.bob.ask(".reminders", r"NOTICE bob :\[\S+\] 2: .*: the seedlings \(from alice\)$")
         await it.clock.asleep_until(NOON + timedelta(hours=1))
         await it.clock.advance(timedelta(hours=1))
