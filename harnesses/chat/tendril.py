@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from harnesses.core.chat import ADMIN, DirectChat, ask_later
+from harnesses.core.permalinks import short_link
 from harnesses.core.services.question_tools import Door
 from harnesses.core.services.reminders import RunOutcome
 from harnesses.core.tendril.status import web_address
@@ -25,7 +26,7 @@ from harnesses.core.text import strip_control_chars
 from llm.memory.room import RoomMemory
 from llm.skills.registry import TEACH
 from llm.tools.toolbox import Toolbox
-from storage.chat_log.event import PUBLIC
+from storage.chat_log.event import PUBLIC, Event
 from storage.chat_log.opt_outs import person_of
 from storage.queues.reminders import Reminder
 from terrarium import (
@@ -115,12 +116,17 @@ class TerminalTendril(Tendril):
 
         return [*super().background(), self.remind.run_questions(ask)]
 
+    def _link(self, event: Event) -> str | None:
+        address = web_address(self.config)
+        return f"{address}{short_link(event)}" if address else None
+
     def _turn(self, text: str) -> TurnRequest:
         return TurnRequest(
             conversation=CONVERSATION,
             who=self._who.nick,
             text=text,
             tools=self._door_tools(),
+            log_window=self.log.view(PUBLIC, self._who, self._link),
             origin=Origin(self.name, self._who),
         )
 

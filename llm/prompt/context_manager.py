@@ -71,8 +71,10 @@ class PromptInput:
 
     @property
     def live_window(self) -> LogWindow | None:
-        """The log window if it continues from one question to the next; no view by time does."""
-        return self.log_window if self.log_window and self.log_window.since is None else None
+        """The log window if it continues from one question to the next; no view by time or from
+        outside the log does."""
+        window = self.log_window
+        return window if window and window.since is None and window.scope is None else None
 
     def with_image(self, question: Message) -> Message:
         """Return the question as it is sent, with its image if it has one."""

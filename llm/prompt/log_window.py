@@ -73,6 +73,8 @@ class LogWindow:
 
     - `since` makes it the view of somebody who asks from elsewhere: all lines since then, read
       afresh for each question.
+    - `scope` makes it the view of somebody who asks outside the log, in a browser: lines of it are
+      quoted, none is shown beside the question.
     - `starts` is shared by all windows of the process: everybody who asks in a place is shown the
       same lines, so that their prompts share a prefix.
     - `speaker` is the nick of the asker.
@@ -88,6 +90,7 @@ class LogWindow:
     anchor: int
     last: int
     since: datetime | None = None
+    scope: Scope | None = None
     speaker: str = ""
     starts: WindowStarts = field(default_factory=dict)
     pending_event: PendingEvent | None = None
@@ -107,7 +110,9 @@ class LogWindow:
         return replace(self, anchor=await self.pending_event.boundary_id() or self.anchor)
 
     async def question_event_id(self) -> int:
-        """Return the id of the question's event, once that is in the log."""
+        """Return the id of the question's event, once that is in the log; 0 if it never is."""
+        if self.scope is not None:
+            return 0
         return (await self.pending_event.wait_visible() if self.pending_event else 0) or self.anchor
 
     async def lines(self, characters: int, answers: Answers) -> list[WindowLine]:
@@ -192,7 +197,7 @@ class LogWindow:
     async def last_question(self) -> str:
         """Return what we were last asked here, by anybody, "" if that is many lines ago: a channel
         talks with us together, and what one asks another follows up. Raises StorageError."""
-        said = await self.recent(_RECENT_LINES)
+        said = [] if self.scope else await self.recent(_RECENT_LINES)
         asked = [line.text.partition(" ")[2] for line in said if self.line_filter.is_for_bot(line)]
         return next(filter(None, map(str.strip, reversed(asked))), "")
 
@@ -256,8 +261,9 @@ class LogWindow:
         return QuotedAnswer(RECENT_LEAD, tuple(said[-MAX_QUOTED_LINES:]), tuple(said), self.quoting)
 
     def before(self) -> Query:
-        """Return the query for all that was said in the place before the question."""
-        return Query(scope=Scope.from_places(self.place), before_id=self.anchor)
+        """Return the query for all that was said before the question, in the place or the scope."""
+        scope = Scope.from_places(self.place) if self.scope is None else self.scope
+        return Query(scope=scope, before_id=self.anchor)
 
     async def recent(self, limit: int) -> list[Event]:
         """Return the last `limit` lines that people said, oldest first."""

@@ -12,7 +12,7 @@ from datetime import tzinfo
 from functools import partial
 
 from llm.client.client import AgentClient
-from llm.log_questions import Quoting
+from llm.log_questions import Link, Quoting
 from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogTools
@@ -152,6 +152,20 @@ class TendrilLog:
             starts=self._starts,
             pending_event=line.pending,
             quoting=self._quoting,
+            retrieval=self.retrieval,
+        )
+
+    def view(self, scope: Scope, who: Identity, link: Link) -> LogWindow:
+        """Return the view of somebody who asks outside the log and may read a scope; `link` returns
+        the link of a quoted line."""
+        return LogWindow(
+            log=self.chat_log,
+            place=Place(self.network, who.nick),
+            anchor=id_at(self._clock.now()),
+            last=0,
+            scope=scope,
+            speaker=who.nick,
+            quoting=replace(self._quoting, link=link),
             retrieval=self.retrieval,
         )
 

@@ -137,6 +137,22 @@ async def test_the_model_can_search_the_public_logs_and_no_private_one(tmp_path:
         assert "my secret" not in result["content"]
 
 
+async def test_a_question_about_the_log_is_answered_with_lines_that_the_asker_may_read(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
+        script.card = {"parameters": 135_000_000}
+        script.reads = lambda _: "local"
+        await site.said("the frog pond is behind the shed", channel="#frogs")
+        await site.said("the newt pond is in the cellar", channel="ada")
+        (answer,) = await ask(site.http, "where is the frog pond?")
+        assert "the frog pond is behind the shed" in answer["html"]
+        assert '<a href="/line/' in answer["html"]
+        for line in await ask(site.http, "where is the newt pond?"):
+            assert "cellar" not in str(line)
+        assert "cellar" not in str(script.requests)
+
+
 async def test_a_reader_that_leaves_stops_the_generation(
     script: ScriptedOpenAI, chat: WebSite
 ) -> None:

@@ -141,6 +141,16 @@ async def test_a_file_is_read_framed_as_data_and_known_to_the_next_question(
         await expect(page.locator(".asked")).to_have_count(3)
         await expect(page.get_by_role("button", name="Send")).to_be_visible()
         assert "the pump starts at six" in shown_to(script)
+        await page.reload()
+        await expect(page.locator(".asked").first).to_contain_text("plan.txt")
+
+
+async def test_a_file_that_cannot_be_read_says_why(chromium: Browser, tmp_path: Path) -> None:
+    pytest.importorskip("pypdf")
+    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
+        script.card = {"parameters": 8_000_000_000}
+        page = await visit(chromium, f"{site.url}/chat")
+        answer = page.locator(".answered").last
         for name, data, problem in (
             ("photo.bin", b"\x00\xff\xfe", "no text in UTF-8"),
             ("broken.pdf", b"%PDF-1.4 broken", "could not be taken out"),
@@ -151,5 +161,3 @@ async def test_a_file_is_read_framed_as_data_and_known_to_the_next_question(
             )
             await ask(page, "and this?")
             await expect(answer).to_contain_text(problem)
-        await page.reload()
-        await expect(page.locator(".asked").first).to_contain_text("plan.txt")
