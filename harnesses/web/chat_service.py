@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harnesses.core.chat import DirectChat, ask_later
-from harnesses.core.permalinks import short_link
 from harnesses.core.services.peers import Origin
 from harnesses.core.services.question_tools import Door
 from harnesses.core.services.reminders import RunOutcome
@@ -14,19 +13,15 @@ from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import web_address
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.web.auth.tokens import Viewer
-from harnesses.web.visitors import Visitor
+from harnesses.web.visitors import Visitor, quote_link
 from llm.client.response import OnText
 from llm.messages.message import AttachedFile, Image
 from llm.skills.registry import TEACH
-from storage.chat_log.event import Event, Identity, Place, Scope, is_private
+from storage.chat_log.event import Identity, Place, Scope, is_private
 from storage.memory.conversations import Turn
 from storage.queues.reminders import Reminder
 
 _RIGHTS = frozenset({TEACH})
-
-
-def _link(event: Event) -> str:
-    return f"[→]({short_link(event)})"  # answers are Markdown
 
 
 async def answer_person(
@@ -77,7 +72,7 @@ def visitor_turn(
         room=visitor.room,
         budget_owner=visitor.viewer.account or address,
         tools=tendril.tools_for(door),
-        log_window=tendril.log.view(scope, visitor.who, _link),
+        log_window=tendril.log.view(scope, visitor.who, quote_link(web_address(tendril.config))),
         rights=lambda: _RIGHTS,
         private=True,
         origin=Origin(tendril.name, visitor.who, scope),

@@ -15,11 +15,13 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
+from harnesses.core.permalinks import short_link
 from harnesses.core.services.reminders import Requester
 from harnesses.core.services.shared_log import room_name
 from harnesses.web.app_state import ViewerDep
 from harnesses.web.auth.tokens import Viewer
 from harnesses.web.rendering.view import keep
+from llm.log_questions import Link
 from storage.chat_log.event import Identity, Place, Scope
 from storage.chat_log.opt_outs import person_of
 from storage.queues.reminders import Owner
@@ -103,6 +105,12 @@ def visitor_of(request: Request, viewer: ViewerDep) -> Visitor:
     is_new = not _ID.fullmatch(value)
     host = secrets.token_hex(16) if is_new else value
     return Visitor(viewer, Identity(VISITOR, "browser", host), is_new)
+
+
+def quote_link(address: str | None) -> Link:
+    """Return what links to a quoted line in an answer, which is Markdown: to the pages at an
+    `address`, or to these."""
+    return lambda event: f"[→]({address or ''}{short_link(event)})"
 
 
 VisitorDep = Annotated[Visitor, Depends(visitor_of)]

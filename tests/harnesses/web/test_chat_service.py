@@ -147,7 +147,7 @@ async def test_a_question_about_the_log_is_answered_with_lines_that_the_asker_ma
         await site.said("the newt pond is in the cellar", channel="ada")
         (answer,) = await ask(site.http, "where is the frog pond?")
         assert "the frog pond is behind the shed" in answer["html"]
-        assert '<a href="/line/' in answer["html"]
+        assert "/line/" in answer["html"].partition("<a href=")[2]
         for line in await ask(site.http, "where is the newt pond?"):
             assert "cellar" not in str(line)
         assert "cellar" not in str(script.requests)
