@@ -148,7 +148,9 @@ def _number_in(text: str) -> Fraction | None:
 
 
 def _about(value: Number) -> str:
-    return f"{'' if equals(value).startswith('=') else 'about '}{format_number(value)}"
+    if equals(value).startswith("="):
+        return format_number(value)
+    return f"about {float(value):.2f}" if abs(value) >= 1 else f"about {float(value):.3g}"
 
 
 class UnitError(ValueError):
