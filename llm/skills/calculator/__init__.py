@@ -150,7 +150,8 @@ def _number_in(text: str) -> Fraction | None:
 def _about(value: Number) -> str:
     if equals(value).startswith("="):
         return format_number(value)
-    return f"about {float(value):.2f}" if abs(value) >= 1 else f"about {float(value):.3g}"
+    inexact = float(value)
+    return f"about {inexact:.2f}" if abs(inexact) >= 1 else f"about {inexact:.3g}"
 
 
 class UnitError(ValueError):
