@@ -197,7 +197,7 @@ class LogWindow:
     async def last_question(self) -> str:
         """Return what we were last asked here, by anybody, "" if that is many lines ago: a channel
         talks with us together, and what one asks another follows up. Raises StorageError."""
-        said = [] if self.scope else await self.recent(_RECENT_LINES)
+        said = [] if self.scope is not None else await self.recent(_RECENT_LINES)
         asked = [line.text.partition(" ")[2] for line in said if self.line_filter.is_for_bot(line)]
         return next(filter(None, map(str.strip, reversed(asked))), "")
 

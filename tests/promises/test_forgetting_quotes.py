@@ -161,6 +161,20 @@ async def test_a_text_behind_a_link_goes_with_whom_it_quotes(tmp_path: Path) -> 
         assert files_with(tmp_path, SECRET) == []
 
 
+async def test_a_line_quoted_in_the_web_chat_goes_with_who_said_it(tmp_path: Path) -> None:
+    async with a_channel(tmp_path) as (zoe, _, tendril, script):
+        script.card = {"parameters": 135_000_000}
+        script.reads = lambda _: "local"
+        await tendril.services.log.flush()
+        async with web_site(tmp_path, agent_url=script.url) as site:
+            asked = {"text": "where is the key of the shed?"}
+            assert SECRET in (await site.http.post("/chat", json=asked)).text
+            assert SECRET in (await site.http.get("/chat")).text
+            await forget_me(zoe)
+            assert SECRET not in (await site.http.get("/chat")).text
+        assert files_with(tmp_path, SECRET) == []
+
+
 async def test_lines_that_a_search_has_found_go_with_whom_they_quote(tmp_path: Path) -> None:
     async with a_channel(tmp_path) as (zoe, bob, tendril, _):
         await bob.say(ROOM, "nobody goes to the pond in winter")
