@@ -109,13 +109,16 @@ class WaitingTells(Generic[R]):
 
         A nick alone proves nothing: under it one gets, in the room itself, what was asked for in
         that public room. All else is for whoever has the account, or the user name and host, of
-        the recipient, and is told to them alone. Who has opted out is told nothing.
+        the recipient, and is told to them alone; never to the bridged, who share those of the
+        relay. Who has opted out is told nothing.
         """
         who, network, tells = request.who, request.place.network, self._tells
         hidden = self._medium.tendril.log.opt_outs.opt_out_rules.hides_person(network, who)
         for tell in await tells.for_person(network, who.nick, who.account):
             to = tell.recipient
-            is_known = bool(to.account or (to.host and (to.user, to.host) == (who.user, who.host)))
+            is_known = not who.bridged and (
+                to.account or (to.host and (to.user, to.host) == (who.user, who.host))
+            )
             is_there = request.fold(tell.place.channel) == request.fold(request.place.channel)
             if tell.id in self._telling or not (is_known or (is_there and not tell.private)):
                 continue

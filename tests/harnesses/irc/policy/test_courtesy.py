@@ -78,6 +78,22 @@ async def test_who_speaks_through_a_relay_is_answered_and_never_an_admin(tmp_pat
     assert ("PRIVMSG", "alice_in_w", ".terrarium hello") in await logged(config)
 
 
+async def test_a_private_message_for_a_bridged_person_is_not_said_on_the_channel(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ngircd() as ircd,
+        irc_tendril(irc_config(tmp_path, ircd.port, NOBODY, irc={"relays": ["bridge!*@*"]})),
+        irc_member(ircd.port, "bridge") as bridge,
+        irc_member(ircd.port, "alice") as alice,
+    ):
+        await bridge.ask("<eve> .ping", "eve: pong")
+        await alice.answer_to(".tell eve the key is under the mat")
+        await alice.ask(".tell eve lunch is ready", "I will tell")
+        await bridge.ask("<eve> back", r"eve: alice wants you to know \(.*\): lunch is ready")
+        assert not any("under the mat" in line for line in bridge.lines)
+
+
 async def test_one_who_only_looks_like_a_bridged_person_is_themselves(tmp_path: Path) -> None:
     async with (
         ngircd() as ircd,
