@@ -271,10 +271,6 @@ class Medium(ABC, Generic[R]):
         """Return the part of the log that an author calls "here"."""
         return Scope.from_places(request.place)
 
-    def readable(self, request: R) -> Scope:
-        """Return the part of the log that an author may read."""
-        return request.scope
-
     def payer(self, request: R) -> str:
         """Return the name under which what an author asks is counted."""
         return request.person

@@ -22,7 +22,7 @@ class ResearchCommands(Generic[R]):
             question=request.words,
             requester=request.requester,
             payer=medium.payer(request),
-            scope=medium.readable(request),
+            scope=medium.readable_scope(request),
             address=medium.web_address,
             prefix=medium.prefix(request.place),
             nicks=medium.nicks(request),

@@ -85,10 +85,6 @@ class IrcMedium(Medium[IrcRequest]):
         """The base URL of the web pages for people on these networks; None while they have none."""
         return self._services.web_address
 
-    def readable(self, request: IrcRequest) -> Scope:
-        """Return the part of the log that an author may read, see `LogViews.readable_scope`."""
-        return self._questions.log_views.readable_scope(request)
-
     def payer(self, request: IrcRequest) -> str:
         """Return the name under which what an author asks is counted."""
         return payer_of(request.network, request.who)
