@@ -70,10 +70,8 @@ def commands_of(owner: object) -> dict[str, Command[Any]]:
     return {name: getattr(owner, name) for name in vars(type(owner)) if not name.startswith("_")}
 
 
-_KINDS = (
-    *(QuestionCommands, LogCommands, PeopleCommands),
-    *(MemoryCommands, ReminderCommands, PrivacyCommands),
-)
+_OF_A_MEDIUM = (ResearchCommands, MemoryCommands, ReminderCommands, PrivacyCommands)
+_KINDS = (QuestionCommands, LogCommands, PeopleCommands, *_OF_A_MEDIUM)
 COMMON_NAMES = frozenset(name for kind in _KINDS for name in vars(kind) if name[0] != "_") | {
     *QUESTION_COMMANDS,
     "help",
@@ -108,7 +106,7 @@ class CommandTable(Generic[R]):
         self.tells = WaitingTells(medium)
         self.known |= commands_of(PeopleCommands(medium, self.tells))
         self.known |= commands_of(questions) | {"help": self.help}
-        for kind in (ResearchCommands, MemoryCommands, ReminderCommands, PrivacyCommands):
+        for kind in _OF_A_MEDIUM:
             self.known |= commands_of(kind(medium))
         admins = of_admins or {}
         self.of_admins = admins.keys()

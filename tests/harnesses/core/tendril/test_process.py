@@ -154,5 +154,7 @@ async def test_a_part_that_is_replaced_by_accident_is_named(tmp_path: Path) -> N
 
     with pytest.raises(TypeError, match=r"Wrong\.search: there is a command search already"):
         type("Wrong", (ChatTendril,), {"search": mark(search)})
+    with pytest.raises(TypeError, match="there is a command research already"):
+        type("Wrong", (ChatTendril,), {"study": mark("research")(search)})
     with pytest.raises(ValueError, match="lower-case letters only"):
         mark("Tea time")(search)
