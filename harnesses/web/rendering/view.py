@@ -40,7 +40,7 @@ from storage.chat_log.event import SPOKEN, Event, EventType, without_host
 
 _COOKIE_SECONDS = 365 * 86400
 _PAUSE = timedelta(minutes=5)  # after which a nick is shown again, as in channel.js
-_MAX_FORM_BYTES = 10_000
+_MAX_FORM_BYTES = 64 * 1024  # the longest is a summary, percent-encoded
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
+from llm.memory.prompts import MAX_SUMMARY_LENGTH
 from storage.db.database import Database
 from storage.memory.conversations import Conversations, Turn
 from storage.memory.memories import HEARSAY, Memories, Memory, MemoryKind
@@ -148,3 +149,15 @@ async def test_a_person_corrects_forgets_and_lets_it_follow(
         await secret.get_by_role("button", name="Forget").click()
         await expect(page.get_by_role("status")).to_have_text("It is forgotten.")
         assert "a secret tea" not in await texts(tmp_path)
+
+
+async def test_a_long_summary_is_corrected_in_any_script(tmp_path: Path) -> None:
+    summary = Memory(layer=MemoryKind.SUMMARY, room=POND, text="Frogs are awake.", time=NOON)
+    form = {"store": "irc", "action": "correct", "number": "1", "text": "蛙" * MAX_SUMMARY_LENGTH}
+    async with web_site(tmp_path, settings=SETTINGS) as site:
+        async with Database.open(tmp_path / "irc.db") as database:
+            await Memories(database).add(summary)
+        headers = {"authorization": "Bearer all-of-it"}
+        answer = await site.http.post("/memory", data=form, headers=headers)
+        assert answer.headers.get("location") == "/memory?done=corrected"
+    assert await texts(tmp_path) == [form["text"]]
