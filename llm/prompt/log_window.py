@@ -31,6 +31,7 @@ from storage.passages.passages import PEOPLE, LineFilter
 _MAX_GROWTH = 10 / 3  # times the wanted lines by people, beyond which a window starts afresh
 _MAX_EVENTS = 20_000  # events read for one prompt
 _LONGEST_SHARE = 8  # the divisor of the window's size that gives the longest answer shown whole
+_LIKELY = 0.65  # score from which a line is shown for a question that hardly is of this place
 _NEAR = 0.25  # score from which a line may answer what is rather a question about the world
 _PERHAPS_HERE = 0.1  # probability of a question of this place, below which it may not
 _HARDLY_HERE = 0.02  # the same for a line that surely answers
@@ -292,12 +293,13 @@ async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer
         return found if found.score >= _NEAR else None
     if found is None or found.is_about_log:
         return found
-    kinds = OF_WORLD if found.is_sure else OF_WORLD | {"howto"}
+    is_likely = found.score >= _LIKELY
+    kinds = OF_WORLD if is_likely else OF_WORLD | {"howto"}
     if reading.kind and not reading.is_one_of(kinds):
         return found
     # "which mirror is faster?" may be answered here, though it reads like one about the world; but
     # no word of "from where again?" or "how many continents are there?" is about this place.
-    if found.is_sure:
+    if is_likely:
         is_shown = not reading.kind or reading.is_one_of(FROM_HERE, _HARDLY_HERE)
     else:
         is_shown = found.score >= _NEAR and reading.is_one_of(FROM_HERE, _PERHAPS_HERE)
