@@ -10,9 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage.chat_log.event import EVERYTHING
+from harnesses.core.services.reminders import Requester
+from harnesses.core.tendril.research import ResearchRequest
+from storage.chat_log import deletion
+from storage.chat_log.event import EVERYTHING, PUBLIC
+from storage.chat_log.event import Place as LogPlace
 from storage.db.database import Database
 from storage.log import ChatLog, Query
+from storage.queues.reminders import Owner
 from storage.queues.reports import ReportContent, Reports
 from terrarium.clock import Clock
 from tests.kit.clock import ManualClock
@@ -21,8 +26,10 @@ from tests.kit.data_files import files_with
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
+from tests.kit.lines import said
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.researching import INVENTED, UNFOUNDED, obey
+from tests.kit.room_tendril import TEA, room_tendril, rooms_config
 from tests.kit.web_site import WebSite, excerpt, web_site
 from tests.promises.test_forgetting import forget_me
 
@@ -147,6 +154,56 @@ async def test_a_research_that_was_killed_goes_on_from_its_last_finished_step(
     content = await here.content(token)
     assert content
     assert content.answer
+
+
+async def test_a_research_goes_on_when_a_finished_topic_is_erased(tmp_path: Path) -> None:
+    kettle, rope = "the violet kettle whistles", "the orange rope is upstairs"
+    topics = [
+        {"title": "The pump", "searches": ["greenhouse pump"]},
+        {"title": "The kettle", "searches": ["violet kettle"]},
+    ]
+    tea, clock = LogPlace("rooms", TEA), ManualClock(datetime.now(UTC))
+    asked = ResearchRequest(
+        question="chartreuse button?",
+        requester=Requester(Owner("rooms", "bob"), tea, False, str(tea), "bob"),
+        payer="bob",
+        scope=PUBLIC,
+        address="http://127.0.0.1",
+        prefix=".",
+        nicks=("Terra",),
+    )
+    async with (
+        ScriptedOpenAI() as model,
+        room_tendril(rooms_config(tmp_path, model.url), clock) as rooms,
+    ):
+        log, model.default = rooms.log.chat_log, obey
+        shed, *_ = await log.add(
+            [
+                said(text, place=LogPlace("rooms", channel))
+                for channel, text in (("#shed", LINE), ("#kitchen", kettle), ("#attic", rope))
+            ]
+        )
+        model.answer(Answer(json.dumps({"topics": topics})))
+        # What follows from the pump finds nothing, what follows from the kettle finds the rope.
+        for text, search in ((LINE, "tulip bulbs"), (kettle, "orange rope")):
+            claims = [{"text": text, "sources": [1]}]
+            model.answer(Answer(json.dumps({"claims": claims, "more": [{"search": search}]})))
+            model.answer(Answer(json.dumps({"verdicts": [{"claim": 1, "supported": True}]})))
+        model.hang()
+        token = (await rooms.research.start(asked)).rpartition("/")[2]
+        await model.arrived(6)
+        await deletion.remove(log.database, [shed])
+        await log.scrub()
+        model.release()
+        await clock.asleep_until(clock.now() + timedelta(seconds=30))
+        await clock.advance(timedelta(seconds=31))
+        _, told = await rooms.next_spoken()
+        report = await Reports(log.database).get(token)
+    assert token in told
+    assert report
+    assert [topic.title for topic in report.content.topics] == [
+        *("The pump", "The kettle", "orange rope")
+    ]
 
 
 async def test_with_whom_a_report_quotes_go_her_words_and_with_the_asker_all_of_it(
