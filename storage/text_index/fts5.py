@@ -93,7 +93,7 @@ class Fts5Index:
                 sql += f" AND rowid IN (SELECT rowid FROM {table} WHERE {table} MATCH ?"
                 sql += " AND rowid BETWEEN ? AND ?)"
                 values += [trigrams, *bounds]
-            sql += f" ORDER BY rowid {wanted.order or 'DESC'} LIMIT ?"
+            sql += f" ORDER BY rowid {wanted.order} LIMIT ?"
             rows = connection.execute(sql, [*values, wanted.limit - len(found)])
             found += [row[0] for row in rows]
             if len(found) == wanted.limit:

@@ -9,7 +9,7 @@ from typing import Literal
 IndexedLine = tuple[int, str, str]
 """A line to index: its id, its text, and its tags separated by blanks."""
 
-IdOrder = Literal["DESC", "ASC", ""]
+IdOrder = Literal["DESC", "ASC"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,7 @@ class IndexQuery:
 
     The lines satisfy `match`, if there is one, and contain the `parts`: substrings of three or more
     characters, whose case is ignored. An index may also return lines without the parts. With
-    the `order` DESC or ASC the ids are the newest or the oldest, in that order; without one any, in
-    any order, if that is faster.
+    the `order` DESC or ASC the ids are the newest or the oldest, in that order.
     """
 
     match: WordMatch | None

@@ -81,9 +81,7 @@ class TsvectorIndex:
         for part in wanted.parts:
             where += " AND parts LIKE ?"
             values.append(f"%{escape_like(part.lower())}%")
-        # Without ORDER BY the server can stop at the first `limit` of a common word's many lines.
-        order = f" ORDER BY rowid {wanted.order}" if wanted.order else ""
-        end = f"{order} LIMIT {wanted.limit}"
+        end = f" ORDER BY rowid {wanted.order} LIMIT {wanted.limit}"
         each = [
             f"SELECT rowid FROM words_{id_range.number} WHERE rowid BETWEEN ? AND ?{where}{end}"
             for id_range in ranges
