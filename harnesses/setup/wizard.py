@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +21,7 @@ from harnesses.core.launcher.readiness import unreachable
 from harnesses.irc.settings import networks
 from harnesses.setup.networks import MARK, PUBLIC_NETWORKS, PublicNetwork, try_login
 from storage.db.private_files import make_file
-from terrarium.command_line import align_columns
+from terrarium.command_line import align_columns, as_typed
 from terrarium.config import Config, ConfigError
 from terrarium.loopback import is_loopback
 
@@ -80,8 +78,7 @@ class Wizard:
         asyncio.run(self.connect(config))
         if public:
             self.explain(public)
-        command = "terrarium" if shutil.which("terrarium") else sys.argv[0]
-        typer.echo(f"Start everything with `{command} up`.")
+        typer.echo(as_typed("Start everything with `terrarium up`."))
 
     def ask_for_model(self) -> None:
         """Ask for the model: one of the catalogue that runs well here, or a server. Raises
@@ -101,10 +98,8 @@ class Wizard:
                 for each in models
                 if each["runs_well"]
             ]
-            typer.echo(
-                "\nModels that run well on this machine (estimated; `terrarium model list`"
-                " has all):\n"
-            )
+            heading = "Models that run well here (estimated; `terrarium model list` has all)"
+            typer.echo(as_typed(f"\n{heading}:\n"))
             typer.echo(align_columns(rows))
             typer.echo(
                 "or the address of a server: http://127.0.0.1:11434 for Ollama, or any with"
