@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import subprocess
 from collections.abc import Callable, Mapping
@@ -84,7 +85,8 @@ class Wizard:
         """Ask for the model: one of the catalogue that runs well here, or a server. Raises
         ConfigError."""
         if not self.given.yes and not self.given.model:
-            command = command_line(Config({}, None, Path("data")), "model", "list", "--json")
+            defaults = Config({}, Path(os.devnull), Path("data"))  # not the file to be replaced
+            command = command_line(defaults, "model", "list", "--json")
             listed = subprocess.run(command, capture_output=True, text=True, check=True)
             models = json.loads(listed.stdout)
             rows = [(BUILT_IN, "93 MB", "", "quotes the log, answers in a sentence")]

@@ -35,15 +35,16 @@ async def test_after_init_with_yes_everything_starts_and_its_owner_is_admin(tmp_
 
 
 async def test_the_answers_are_in_the_file_and_are_tried(tmp_path: Path) -> None:
+    path = tmp_path / "terrarium.toml"
+    path.write_text("[irc]\nnick = 1\n")  # invalid, and replaced
     async with ngircd() as ircd:
-        answers = ("built-in", f"127.0.0.1:{ircd.port}", "n", "no nick", "Fern", "frogs, #pond",
-                   "alice", "", "y")  # fmt: skip
+        answers = ("y", "built-in", f"127.0.0.1:{ircd.port}", "n", "no nick", "Fern",
+                   "frogs, #pond", "alice", "", "y")  # fmt: skip
         done = await terrarium("init", cwd=tmp_path, said="\n".join(answers) + "\n")
     assert done.status == 0, done.err
     assert "nick: String should match" in done.err  # and is asked again
     assert "connected as Fern" in done.out
     assert "alice is not recognised as an admin: write a mask" in done.out  # ngIRCd has no accounts
-    path = tmp_path / "terrarium.toml"
     assert path.stat().st_mode & 0o077 == 0
     irc, web = (tables(tmp_path)[name] for name in ("irc", "web"))
     assert irc == {
