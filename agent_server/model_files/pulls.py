@@ -29,7 +29,7 @@ class ModelPulls:
         def pull() -> None:
             try:
                 store.pull_entry(entry, self._folder)
-            except PullError as error:
+            except (PullError, OSError) as error:
                 self._troubles[entry.name] = str(error)
 
         self._troubles.pop(entry.name, None)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 from agent_server.model_catalogue import catalogue
@@ -14,6 +17,17 @@ from tests.kit.hub import ModelHub
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import bearer, key_table, until_status
+
+
+async def ended(http: httpx2.AsyncClient) -> dict[str, Any]:
+    """The model `small` once its download has ended."""
+    async with asyncio.timeout(PATIENCE):
+        while True:  # it runs in a thread of the server
+            found = (await http.get("/v1/catalogue", headers=bearer("master"))).json()["data"]
+            small: dict[str, Any] = next(each for each in found if each["tier"] == "small")
+            if not small["is_pulling"]:
+                return small
+            await asyncio.sleep(0.02)
 
 
 async def test_the_operator_fetches_a_model_of_the_catalogue_and_nobody_else(
@@ -44,12 +58,11 @@ async def test_the_operator_fetches_a_model_of_the_catalogue_and_nobody_else(
         assert "'small'" in unknown.json()["error"]["message"]
         assert hub.asked == []
         assert (await http.post(path, headers=admin)).status_code == 200
-        async with asyncio.timeout(PATIENCE):
-            while True:  # it runs in a thread of the server
-                found = (await http.get("/v1/catalogue", headers=admin)).json()["data"]
-                small = next(each for each in found if each["tier"] == "small")
-                if not small["is_pulling"]:
-                    break
-                await asyncio.sleep(0.02)
+        small = await ended(http)
         assert "its size is 20" in small["trouble"]  # the catalogue knows the right one
+        shutil.rmtree(tmp_path / "models")
+        (tmp_path / "models").touch()  # where the folder should be
+        assert (await http.post(path, headers=admin)).status_code == 200
+        small = await ended(http)
+        assert "File exists" in small["trouble"]
         assert not small["is_here"]
