@@ -27,7 +27,7 @@ from llm.memory.prompts import (
     MAX_NOTE_LENGTH,
     MAX_SUMMARY_LENGTH,
 )
-from storage.chat_log.event import Event
+from storage.chat_log.event import Event, is_private
 from storage.chat_log.opt_outs import nick_of
 from storage.db.database import Database
 from storage.log import Query
@@ -76,10 +76,9 @@ class ShownMemory:
     def room(self) -> str:
         """The name of its room, as people know it."""
         network, _, room = self.memory.room.partition("/")
-        room = room.replace("%2F", "/").replace("%25", "%")
-        if room.startswith(("~", "visitor!")) or "!" in room:
+        if is_private(room):
             return "the web chat" if network == NETWORK else f"{network}, in private"
-        return f"{network}/{room}"
+        return f"{network}/{room.replace('%2F', '/').replace('%25', '%')}"
 
     @property
     def longest(self) -> int:

@@ -151,8 +151,9 @@ async def test_a_person_corrects_forgets_and_lets_it_follow(
         assert "a secret tea" not in await texts(tmp_path)
 
 
-async def test_a_long_summary_is_corrected_in_any_script(tmp_path: Path) -> None:
-    summary = Memory(layer=MemoryKind.SUMMARY, room=POND, text="Frogs are awake.", time=NOON)
+async def test_a_long_summary_of_any_channel_is_corrected_in_any_script(tmp_path: Path) -> None:
+    room = "irc/#wow!"
+    summary = Memory(layer=MemoryKind.SUMMARY, room=room, text="Frogs are awake.", time=NOON)
     form = {"store": "irc", "action": "correct", "number": "1", "text": "蛙" * MAX_SUMMARY_LENGTH}
     async with web_site(tmp_path, settings=SETTINGS) as site:
         async with Database.open(tmp_path / "irc.db") as database:
@@ -160,4 +161,6 @@ async def test_a_long_summary_is_corrected_in_any_script(tmp_path: Path) -> None
         headers = {"authorization": "Bearer all-of-it"}
         answer = await site.http.post("/memory", data=form, headers=headers)
         assert answer.headers.get("location") == "/memory?done=corrected"
+        (exported,) = (await site.http.get("/memory.json", headers=headers)).json()
+        assert exported["room"] == room
     assert await texts(tmp_path) == [form["text"]]
