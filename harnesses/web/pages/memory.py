@@ -195,7 +195,8 @@ async def change_memory(request: Request, state: AppStateDep, visitor: VisitorDe
                     return see_other("/memory?done=follow")
         elif store in stores:
             shelf = MemoryShelf(stores[store])
-            numbers = [int(each) for each in fields.get("number", ()) if each.isdecimal()]
+            given = (each for each in fields.get("number", ()) if each.isdecimal())
+            numbers = [int(each) for each in given if len(each) < 19]  # as the database has
             if action == "forget" and await shelf.forget(view, numbers):
                 return see_other("/memory?done=forgotten")
             text = " ".join(form.get("text", "").split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -111,8 +112,8 @@ async def test_everybody_sees_their_own_and_operators_those_of_channels(tmp_path
         assert owned["oolong"]["source"] == "bob"
         # Numbers are easily guessed: the rights are checked when something is changed.
         everyones = {"store": "irc", "number": ["3", "4", "5", "6"], "text": "gone"}
-        for action in ("forget", "correct"):
-            form = everyones | {"action": action}
+        for action, numbers in product(("forget", "correct"), (everyones["number"], ["9" * 30])):
+            form = everyones | {"action": action, "number": numbers}
             answer = await site.http.post("/memory", data=form, headers=headers)
             assert answer.status_code == 404
         assert set(await texts(tmp_path)) == everything
