@@ -37,6 +37,7 @@ from harnesses.web.rendering.timezones import (
     zone_of,
 )
 from storage.chat_log.event import SPOKEN, Event, EventType, without_host
+from storage.chat_log.opt_outs import nick_of
 
 _COOKIE_SECONDS = 365 * 86400
 _PAUSE = timedelta(minutes=5)  # after which a nick is shown again, as in channel.js
@@ -169,6 +170,7 @@ _templates.filters |= {
         f"/person/{quote(nick, safe='')}", network=network
     ),
     "in_words": in_words,
+    "nick_of": nick_of,
     "short": short,
     "local_day": local_day,
     "in_zone": lambda time, zone: f"{time.astimezone(zone):%a %d %b %Y, %H:%M}",
