@@ -138,7 +138,7 @@ class AppState:
             raise HTTPException(
                 403,
                 "This token may not say anything: whoever runs this site can set say = true in its"
-                " table [web.tokens.NAME].",
+                " table [web.tokens.NAME] or [web.accounts.NAME].",
             )
         try:
             wanted = Query(scope=viewer.scope).in_channel(ChannelName.parse_channel(channel))

@@ -84,8 +84,8 @@ class AccountSettings(NamedTable):
     token: BearerToken = Field(min_length=1, description="bearer token, known to this person only")
     admin: bool = Field(
         False,
-        description="whether they may see runs, and see and correct the jobs and what is remembered"
-        " of channels",
+        description="whether they may use the pages for operators, and see and correct the jobs and"
+        " what is remembered of channels",
     )
     say: bool = Field(
         False, description="whether they may have the bot say something (POST /api/say)"

@@ -41,7 +41,7 @@ class WebTendril(Tendril):
 
     def background(self) -> Iterable[Coroutine[Any, Any, None]]:
         """Return the coroutines to run concurrently with `serve`: that of scheduled questions."""
-        # Who signs in may read may have changed since: then they read no channels.
+        # Who has asked may have lost access since: where a token is required, it reads no channels.
         scope = EMPTY_SCOPE if self.settings.token else PUBLIC
         ask = partial(ask_visitor_later, self, scope)
         return [*super().background(), self.remind.run_questions(ask)]
