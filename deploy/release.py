@@ -28,7 +28,7 @@ Before you upload these files:
       answers a question; backup, restore
   [ ] docker compose up -d --build, and the question on IRC
   [ ] a second person has seen this list: name, date
-Then: uv publish dist/*, git push origin {tag}, and docker push of the image"""
+Then: uv publish dist/terrarium_irc-*, git push origin {tag}, and docker push of the image"""
 
 
 def main() -> int:
@@ -55,7 +55,7 @@ def main() -> int:
         for old in DIST.glob("terrarium_irc-*"):
             old.unlink()
         run(sys.executable, "-m", "hatchling", "build", "-d", str(DIST), cwd=tree)
-        (wheel,) = DIST.glob("*.whl")
+        (wheel,) = DIST.glob("terrarium_irc-*.whl")
         environment = Path(folder, "environment")
         venv.create(environment, with_pip=True)
         python = str(environment / "bin" / "python")
