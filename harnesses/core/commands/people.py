@@ -72,11 +72,11 @@ class WaitingTells(Generic[R]):
         """Restore the recipients. Raises StorageError."""
         self.awaited = await self._tells.awaited()
 
-    async def last_line(self, request: R, nick: str) -> Event | None:
-        """Return the last line of a person that the author of a request may read and the model may
-        see: that of an opt-out may not. Raises StorageError."""
+    async def last_line(self, request: R, nick: str, network: str | None = None) -> Event | None:
+        """Return the last line of a person, of one `network` or of any, that the author of a
+        request may read and the model may see: that of an opt-out may not. Raises StorageError."""
         scope = self._medium.readable_scope(request)
-        lines = Query(scope=scope, nick=nick, types=SPOKEN, own=False, limit=1)
+        lines = Query(scope=scope, network=network, nick=nick, types=SPOKEN, own=False, limit=1)
         (found,) = await self._medium.tendril.log.chat_log.for_model(lines)
         return found[0] if found else None
 
@@ -86,7 +86,7 @@ class WaitingTells(Generic[R]):
         line = await request.pending_event.wait_visible()
         if not line:
             return PrivateReply("What is not logged is kept for nobody else.")
-        last = await self.last_line(request, nick)
+        last = await self.last_line(request, nick, request.place.network)
         if last is None:
             return PrivateReply(f"I know no {nick}: I tell only people who have spoken here.")
         recipient = Owner(last.network, last.nick, last.user, last.host, last.account)

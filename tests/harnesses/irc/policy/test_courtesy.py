@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from terrarium.config import Config
 from tests.kit.irc_client import irc_client, irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
-from tests.kit.ircd import inspircd, ngircd
+from tests.kit.ircd import embedded_ircd, inspircd, ngircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
@@ -92,6 +93,23 @@ async def test_a_private_message_for_a_bridged_person_is_not_said_on_the_channel
         await alice.ask(".tell eve lunch is ready", "I will tell")
         await bridge.ask("<eve> back", r"eve: alice wants you to know \(.*\): lunch is ready")
         assert not any("under the mat" in line for line in bridge.lines)
+
+
+async def test_a_message_is_for_the_person_of_that_nick_on_the_same_network(tmp_path: Path) -> None:
+    async with embedded_ircd() as first, embedded_ircd() as second:
+        networks = {
+            "one": {"server": "127.0.0.1", "port": first.port, "channels": [ROOM]},
+            "two": {"server": "127.0.0.1", "port": second.port, "channels": [ROOM]},
+        }
+        irc = {"networks": networks, "channel_groups": [[f"one/{ROOM}", f"two/{ROOM}"]]}
+        async with (
+            irc_tendril(Config({"irc": irc, "agent": {"api_url": NOBODY}}, None, tmp_path)),
+            irc_member(first.port, "alice") as alice,
+            irc_member(second.port, "bob") as bob,
+        ):
+            await bob.ask(".ping", "bob: pong")
+            assert (await alice.told(".tell bob lunch is ready")).startswith("I know no bob")
+            await alice.ask(".seen bob", "ob was last seen on")
 
 
 async def test_one_who_only_looks_like_a_bridged_person_is_themselves(tmp_path: Path) -> None:
