@@ -334,10 +334,9 @@ CRON_WRITE, CRON_DELIVER = "cron.write", "cron.deliver"
 
 @dataclass(frozen=True, slots=True)
 class ScheduledJob:
-    """A cron job by its name: the scheduled times of its last run, and of the next."""
+    """A cron job by its name, and the scheduled time of its next run."""
 
     name: str
-    last_run: datetime
     next_run: datetime
     is_paused: bool
 
@@ -371,7 +370,6 @@ class CronRuns(Repository):
         return [
             ScheduledJob(
                 row["job"],
-                last_run=from_micros(row["last_run"]),
                 next_run=from_micros(row["next_run"]),
                 is_paused=bool(row["paused"]),
             )
