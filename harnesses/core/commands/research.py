@@ -31,7 +31,7 @@ class ResearchCommands(Generic[R]):
             case []:
                 return PrivateReply(await service.list_text(asked))
             case ["stop"]:
-                return "Stopped." if await service.stop(asked) else PrivateReply("I am at none.")
+                return "Stopped." if await service.stop(asked) else PrivateReply("None is running.")
         if not medium.keeps(request):
             return PrivateReply("I keep nothing of what you say here, so I cannot write a report.")
         return await service.start(asked)

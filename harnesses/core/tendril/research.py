@@ -86,13 +86,13 @@ class ResearchService:
         if len(question) > MAX_QUESTION:
             return f"A question for a research has at most {MAX_QUESTION} characters."
         if not asked.address:
-            return "A report is a web page, and my web pages do not run; tell whoever runs me."
+            return "A report is a web page, and my web pages do not run; please tell my operator."
         known = await self._reports.of_person(asked.payer)
         if any(report.is_open for report in known):
             return "I am still at work on your last one; let me finish or stop that first."
         network = requester.place.network
         if await self._reports.count_open(network) >= MAX_OPEN:
-            return "Too many people wait for a report already; please ask again later."
+            return "Too many people are already waiting for a report; please ask again later."
         line = await requester.question_event_id()
         token = await self._reports.add(
             requester.place, requester.owner, asked.payer, line, question, asked.scope
