@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -86,13 +85,13 @@ class ShownMemory:
         return LONGEST[self.memory.layer]
 
 
-async def _collect(
-    state: AppState, stores: Mapping[str, Database], view: MemoryView, visitor: Visitor
-) -> list[ShownMemory]:
+async def _collect(state: AppState, visitor: Visitor) -> list[ShownMemory]:
     """Return all memories that a viewer may see, by room. Raises StorageError."""
+    view, opened = _view(visitor), (state.tendril.database, state.log.database)
     found: list[tuple[str, SourcedMemory]] = []
-    for store, database in stores.items():
-        found += [(store, each) for each in await MemoryShelf(database).visible(view)]
+    async with open_stores(state.tendril.config, *opened) as stores:
+        for store, database in stores.items():
+            found += [(store, each) for each in await MemoryShelf(database).visible(view)]
     ids = frozenset(each.event_id for _, each in found if each.event_id)
     asked = Query(scope=visitor.viewer.scope, ids=ids, limit=len(ids) or 1)
     lines = {event.id: event for event in await state.log.find(asked)} if ids else {}
@@ -120,9 +119,7 @@ async def show_memory(
     done: Filter = "",
 ) -> Response:
     """Show what is remembered in a room or about a person; by default what is the viewer's own."""
-    opened = state.tendril.database, state.log.database
-    async with open_stores(state.tendril.config, *opened) as stores:
-        every = await _collect(state, stores, _view(visitor), visitor)
+    every = await _collect(state, visitor)
     private = [each for each in every if each.is_own or "/" not in each.room]
     shown = [
         each
@@ -152,9 +149,7 @@ async def export_memory(
     state: AppStateDep, visitor: VisitorDep, room: Filter = "", about: Filter = ""
 ) -> Response:
     """Return all that the viewer may see as a file, or that of a room, or about a person."""
-    opened = state.tendril.database, state.log.database
-    async with open_stores(state.tendril.config, *opened) as stores:
-        every = await _collect(state, stores, _view(visitor), visitor)
+    every = await _collect(state, visitor)
     exported = [
         ExportedMemory(
             tendril=each.store,
