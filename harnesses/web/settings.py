@@ -171,6 +171,22 @@ class WebSettings(Settings):
         return self
 
     @model_validator(mode="after")
+    def _accounts_differ(self) -> Self:
+        known: dict[object, str] = {
+            each.token: f"tokens.{name}" for name, each in self.tokens.items()
+        }
+        known[self.token] = "token"
+        for name, account in self.accounts.items():
+            for mark in (account.token, name.lower()):  # memory folds the case of names
+                if other := known.get(mark):
+                    raise ValueError(
+                        f"accounts.{name} has the same token as {other}, or the same name but for"
+                        f" case, so nobody could tell them apart; {_ADVICE}"
+                    )
+                known[mark] = f"accounts.{name}"
+        return self
+
+    @model_validator(mode="after")
     def _not_to_be_guessed(self) -> Self:
         public = urlsplit(self.public_url).hostname if self.public_url else None
         if is_loopback(self.host) and (public is None or is_loopback(public)):

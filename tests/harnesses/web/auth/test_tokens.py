@@ -105,10 +105,16 @@ async def test_an_account_signs_in_by_name_with_its_own_rights_and_by_no_link(
             await site.http.get("/?token=only-open")  # nor does a link end a login
             seen = await texts(site, {})
             assert (SECRET in seen) is (token != "bobs-own")
-    both = {"token": "t", "admin": True, "channels": ["irc/#open"]}
-    config = Config({"web": {"token": "t", "accounts": {"x": both}}}, None, tmp_path)
-    with pytest.raises(ConfigError, match="sees all public channels"):
-        config.section(WebSettings)
+    both = {"token": "x", "admin": True, "channels": ["irc/#open"]}
+    for accounts, problem in (
+        ({"x": both}, "sees all public channels"),
+        ({"x": {"token": "t"}}, "accounts.x has the same token as token"),
+        ({"x": {"token": "x"}, "y": {"token": "x"}}, "accounts.y has the same token as accounts.x"),
+        ({"x": {"token": "x"}, "X": {"token": "y"}}, "accounts.X has .* the same name"),
+    ):
+        config = Config({"web": {"token": "t", "accounts": accounts}}, None, tmp_path)
+        with pytest.raises(ConfigError, match=problem):
+            config.section(WebSettings)
 
 
 async def test_a_stream_stays_within_the_channels_of_its_token(site: WebSite) -> None:
