@@ -168,7 +168,7 @@ def claim_of(written: WrittenClaim, cited: Sequence[Evidence]) -> Claim | None:
     """Return a claim with its evidence, None if it is empty or has a number that no source has."""
     text = " ".join(written.text.split())[:_MAX_LENGTH]
     known = {word for each in cited for word in tokens(each.text)}
-    figures = (word for word in tokens(text) if len(word) > 1 and any(map(str.isdigit, word)))
+    figures = (word for word in tokens(text) if any(map(str.isdigit, word)))
     if not text or any(word not in known for word in figures):
         return None
     quote = " ".join(written.quote.split())[:_MAX_QUOTE]
