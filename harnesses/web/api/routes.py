@@ -287,7 +287,7 @@ async def say(
     if not state.questions.try_acquire(("say", address_of(request))):
         raise HTTPException(429, "Texts come too fast; wait a few seconds.", {"Retry-After": "5"})
     if viewer.account:
-        text = f"<{viewer.account}> {text}"
+        text = "\n".join(f"<{viewer.account}> {line}" for line in text.splitlines())
     # Who may speak on one channel must not use up the keys of another.
     own = f"say {place} {key or uuid4().hex}"
     await state.tendril.outbox.say("irc", str(place), text, key=own)

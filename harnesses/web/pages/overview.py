@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,8 +72,11 @@ async def _operation(state: AppState) -> dict[str, Any]:
     reminders = await Reminders(state.log.database).all()
 
     def disk(folder: Path) -> tuple[int, int]:
-        files = [each.stat().st_size for each in folder.glob("**/*") if each.is_file()]
-        return sum(files), shutil.disk_usage(folder).free
+        size = 0
+        for each in folder.glob("**/*"):
+            with suppress(FileNotFoundError):  # a temporary file
+                size += each.stat().st_size if each.is_file() else 0
+        return size, shutil.disk_usage(folder).free
 
     return {
         "card": card,

@@ -227,7 +227,9 @@ async def test_only_a_token_that_may_has_the_bot_say_something_on_its_channels(
             "guests": {"token": "only-open", "channels": ["irc/#open"]},
             "ci": {"token": "only-ci", "channels": ["irc/#open", "old/#open"], "say": True},
         },
+        "accounts": {"ada": {"token": "ada-s-own", "say": True}},
     }
+    ada = {"authorization": "Bearer ada-s-own"}
     ci = {"authorization": "Bearer only-ci"}
     events = [*EVENTS, event("imported", network="old", channel=OPEN)]
     async with web_site(tmp_path, events=events, settings=settings) as site:
@@ -255,12 +257,14 @@ async def test_only_a_token_that_may_has_the_bot_say_something_on_its_channels(
         assert await say(ci, "#OPEN", "the build\nis red", key="7") == 202
         assert await say(ci, "irc/#open", "the build\nis red", key="7") == 202
         assert await say(OWNER, "irc/#closed", "as the owner", key="7") == 202
+        assert await say(ada, "irc/#open", "it is me\n<bob> and me", key="8") == 202
         assert 429 in [await say(ci, "irc/#open", f"flood {number}") for number in range(4)]
         async with Database.open(tmp_path / "outbox.db") as database:
             waiting = await Outbox(database).list_unsent()
-        assert [(str(each.place), each.text) for each in waiting[:2]] == [
+        assert [(str(each.place), each.text) for each in waiting[:3]] == [
             ("irc/#open", "the build\nis red"),
             ("irc/#closed", "as the owner"),
+            ("irc/#open", "<ada> it is me\n<ada> <bob> and me"),
         ]
         for network, headers, may in (("irc", ci, True), ("irc", {}, False), ("old", ci, False)):
             page = await site.http.get(f"/channel/{network}/%23open", headers=PAGE | headers)
