@@ -28,7 +28,7 @@ from harnesses.core.commands.request import (
     parse_command,
 )
 from harnesses.core.commands.table import COMMON_NAMES, CommandTable, names_of
-from harnesses.core.rate_limit import MAX_OPEN_QUESTIONS, ConcurrencyLimit, TokenBuckets
+from harnesses.core.rate_limit import RATE_LIMITED, TOO_MANY, ConcurrencyLimit, TokenBuckets
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.services.shared_log import LoggedLine, is_public
 from harnesses.core.tendril.base import Tendril
@@ -43,12 +43,6 @@ from storage.queues.reminders import Reminder
 
 ADMIN = "admin"
 """The right of those who may stop what others ask, and cancel their reminders."""
-
-RATE_LIMITED = "Slow down, please: I will answer you again after a short pause."
-TOO_MANY = (
-    f"I still work on {MAX_OPEN_QUESTIONS} questions of yours and leave out what you ask meanwhile:"
-    " ask it again later, or stop them."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,12 @@ from dataclasses import dataclass
 MAX_OPEN_QUESTIONS = 5
 """The maximum number of questions of one person that are being answered or queued."""
 
+RATE_LIMITED = "Slow down, please: I will answer you again after a short pause."
+TOO_MANY = (
+    f"I still work on {MAX_OPEN_QUESTIONS} questions of yours and leave out what you ask meanwhile:"
+    " ask it again later, or stop them."
+)
+
 _BURST_SECONDS = 10.0  # worth of tokens in a full bucket
 _NOTIFY_INTERVAL = 60.0  # seconds between notifications of the same person or channel
 _MAX_BUCKETS = 2_000  # the least recently used, which is evicted, has usually filled up again

@@ -15,6 +15,7 @@ from harnesses.core.commands.request import (
     ParsedCommand,
     PrivateReply,
 )
+from harnesses.core.rate_limit import RATE_LIMITED
 from harnesses.irc.commands.admin import follow_invite
 from harnesses.irc.commands.registry import Commands
 from harnesses.irc.playback import PlaybackLog
@@ -43,7 +44,6 @@ _WARN_INTERVAL = 600.0  # seconds
 MAX_KICKS, KICKS_WINDOW = 3, 3600.0
 """Kicks from a channel within `KICKS_WINDOW` seconds after which we stay away."""
 
-RATE_LIMITED = "Slow down, please: I will answer you again after a short pause."
 TOO_FAST = (
     "You answer faster than anybody types, so I take you for a bot: I hear you again after a minute"
     " of silence, or with the prefix."

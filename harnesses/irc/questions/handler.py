@@ -15,7 +15,7 @@ from datetime import timedelta
 from textwrap import shorten
 
 from harnesses.core.commands.request import PrivateReply, Reply
-from harnesses.core.rate_limit import MAX_OPEN_QUESTIONS, ConcurrencyLimit
+from harnesses.core.rate_limit import TOO_MANY, ConcurrencyLimit
 from harnesses.core.services.peers import EMPTY_SCOPE
 from harnesses.core.services.question_tools import Door, PasteTools
 from harnesses.core.tendril.turn import Action, TurnRequest, TurnResult
@@ -31,10 +31,6 @@ from llm.reading.reading import Reading
 from llm.skills.registry import TEACH
 from storage.chat_log.event import PendingEvent
 
-TOO_MANY = (
-    f"I still work on {MAX_OPEN_QUESTIONS} questions of yours and leave out what you ask meanwhile:"
-    " ask it again later, or stop them."
-)
 STILL_AT_IT = "still at it, one moment."
 """The line that says so, while no tool says what is being done."""
 
