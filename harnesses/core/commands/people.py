@@ -85,7 +85,7 @@ class WaitingTells(Generic[R]):
         Raises StorageError."""
         line = await request.pending_event.wait_visible()
         if not line:
-            return PrivateReply("What is not logged is kept for nobody else.")
+            return PrivateReply("I keep no messages for others in a place that is not logged.")
         last = await self.last_line(request, nick, request.place.network)
         if last is None:
             return PrivateReply(f"I know no {nick}: I tell only people who have spoken here.")
@@ -100,7 +100,7 @@ class WaitingTells(Generic[R]):
             line,
         )
         if not await self._tells.add(tell):
-            return PrivateReply(f"Too much waits for {nick} already.")
+            return PrivateReply(f"Too many messages already wait for {nick}.")
         await self.load()
         return f"I will tell {self._medium.shown_nick(last.nick)} that when they speak."
 

@@ -164,7 +164,7 @@ def _for_the_entitled(command: Command[R], right: str) -> Command[R]:
     @functools.wraps(command)
     async def of_the_entitled(request: R) -> Reply:
         if right and right not in request.rights():
-            return PrivateReply("You may not have that done.")
+            return PrivateReply("You do not have permission to do that.")
         return await command(request)
 
     return of_the_entitled

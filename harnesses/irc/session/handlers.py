@@ -165,7 +165,7 @@ def _answer_ctcp(session: Session, message: Message, query: str, argument: str) 
     answers = {
         "CLIENTINFO": "ACTION CLIENTINFO PING SOURCE TIME VERSION",
         "PING": argument,
-        "SOURCE": "the Python package terrarium-irc; ask whoever runs me for its address",
+        "SOURCE": "the Python package terrarium-irc; ask my operator for its address",
         "TIME": now.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S +0000"),
         "VERSION": f"Terrarium {__version__}",
     }

@@ -70,7 +70,7 @@ REPLIES = (
     (".seen Terra", "I am here."),
     (".seen @zork", "I know no z\u200b?ork."),
     (".tell", r"Whom, and what[?] \.tell NICK TEXT"),
-    (".tell zork: milk", "I know no zork: I tell only|What is not logged is kept for nobody else."),
+    (".tell zork: milk", "I know no zork: I tell only|I keep no messages for others"),
     (".ask @big why", "I have no model big."),
     (".ask @terra what is the answer to everything", "Forty-two."),
     (".nolog for bob", "Nobody can ask that for others"),
@@ -202,7 +202,7 @@ async def test_who_was_away_is_told_what_others_wanted_once_and_nobody_else_is(
             await ada(".tell bob buy milk", "I will tell bob that when they speak.")
             for _ in range(2):
                 await ada(".tell bob eat", "I will tell bob")
-            await ada(".tell bob sleep", "Too much waits for bob already.")
+            await ada(".tell bob sleep", "Too many messages already wait for bob.")
         async with letters(tmp_path, script.url) as tendril:  # restarted
             async with tcp(tendril, "bobby") as bobby:
                 await bobby("hello", "<bobby> hello")
