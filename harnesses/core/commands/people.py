@@ -89,12 +89,20 @@ class WaitingTells(Generic[R]):
         last = await self.last_line(request, nick, request.place.network)
         if last is None:
             return PrivateReply(f"I know no {nick}: I tell only people who have spoken here.")
+        private = request.private or is_private(request.place.channel)
+        who = Identity.from_event(last)
+        # Those cannot be told apart from whoever has their nick, see `deliver`.
+        if private and (not (who.account or who.host) or self._medium.is_bridged(request, who)):
+            return PrivateReply(
+                f"I can tell {last.nick} nothing in private, as I know only the nick; say it on"
+                f" {last.channel}."
+            )
         recipient = Owner(last.network, last.nick, last.user, last.host, last.account)
         tell = Tell(
             recipient,
             request.nick,
             request.place,
-            request.private or is_private(request.place.channel),
+            private,
             text,
             self._medium.tendril.clock.now(),
             line,

@@ -235,6 +235,10 @@ class Medium(ABC, Generic[R]):
         """Return a nick as it is shown without calling its owner."""
         return nick
 
+    def is_bridged(self, request: R, who: Identity) -> bool:
+        """Return whether somebody seen on the network of a request speaks through a relay."""
+        return False
+
     def members(self, request: R) -> Sequence[str]:
         """Return the nicks of those in the place of a request; none where the author is alone with
         us, or unknown to others."""

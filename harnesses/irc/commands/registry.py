@@ -9,12 +9,19 @@ from harnesses.core.commands.table import CommandTable, commands_of
 from harnesses.core.tendril.base import Tendril
 from harnesses.irc.commands.admin import AdminCommands
 from harnesses.irc.operators import OperatorCommands
-from harnesses.irc.policy.requests import IrcRequest, fold_place, payer_of, without_highlight
+from harnesses.irc.policy.requests import (
+    IrcRequest,
+    fold_place,
+    identity_of,
+    matches_any,
+    payer_of,
+    without_highlight,
+)
 from harnesses.irc.protocol.message import sanitize
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.unasked import UnaskedAnswers
 from harnesses.irc.services import BotServices
-from storage.chat_log.event import Place, Scope
+from storage.chat_log.event import Identity, Place, Scope
 
 
 class IrcMedium(Medium[IrcRequest]):
@@ -53,6 +60,17 @@ class IrcMedium(Medium[IrcRequest]):
     def shown_nick(self, nick: str) -> str:
         """Return a nick as it is shown without calling its owner."""
         return without_highlight(nick)
+
+    def is_bridged(self, request: IrcRequest, who: Identity) -> bool:
+        """Return whether somebody has the mask of a relay, or shares user name and host with one
+        that is here."""
+        network, relays = request.network, self._services.networks.settings.relays
+        near = map(identity_of, network.roster.people())
+        return any(
+            matches_any(each, relays, network.fold)
+            for each in (who, *near)
+            if (each.user, each.host) == (who.user, who.host)
+        )
 
     def members(self, request: IrcRequest) -> Sequence[str]:
         """Return the nicks of those in the place of a request, none in private."""

@@ -79,7 +79,7 @@ async def test_who_speaks_through_a_relay_is_answered_and_never_an_admin(tmp_pat
     assert ("PRIVMSG", "alice_in_w", ".terrarium hello") in await logged(config)
 
 
-async def test_a_private_message_for_a_bridged_person_is_not_said_on_the_channel(
+async def test_a_private_message_for_a_bridged_person_is_refused_and_says_where_it_may_be_said(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -89,7 +89,8 @@ async def test_a_private_message_for_a_bridged_person_is_not_said_on_the_channel
         irc_member(ircd.port, "alice") as alice,
     ):
         await bridge.ask("<eve> .ping", "eve: pong")
-        await alice.answer_to(".tell eve the key is under the mat")
+        refused = "I can tell eve nothing in private, .* only the nick; say it on #terrarium."
+        await alice.ask(".tell eve the key is under the mat", refused, room="Terra")
         await alice.ask(".tell eve lunch is ready", "I will tell")
         await bridge.ask("<eve> back", r"eve: alice wants you to know \(.*\): lunch is ready")
         assert not any("under the mat" in line for line in bridge.lines)
