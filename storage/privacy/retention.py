@@ -12,6 +12,7 @@ from storage.db.database import Connection, to_micros
 from storage.db.secure_delete import COPY_LIFETIME, remove_copies
 from storage.log import ChatLog, Query
 from storage.memory.deletion import forget_before
+from storage.queues.reports import Reports
 from storage.settings import StorageSettings
 
 _WITHOUT_QUESTION = """
@@ -21,8 +22,8 @@ _EVENTS_PER_STEP = 2_000  # events that are read, and then removed, at once
 
 
 async def expire(log: ChatLog, settings: StorageSettings, now: datetime) -> int:
-    """Remove events older than the retention of their place, and the bot's memory of that time;
-    return the number of events.
+    """Remove events and reports older than the retention of their place, and the bot's memory of
+    that time; return the number of events.
 
     `now` is an aware time. Copies that were made before a migration are removed after a week.
     Raises StorageError.
@@ -45,6 +46,7 @@ async def expire(log: ChatLog, settings: StorageSettings, now: datetime) -> int:
     if removed:
         await log.scrub()
         await database.execute(_WITHOUT_QUESTION)
+    await Reports(database).expire(settings.days_of, now)
     # Turns and memories have no retention by channel, only the general one.
     if settings.retention_days:
         oldest = to_micros(now - timedelta(days=settings.retention_days))

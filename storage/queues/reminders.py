@@ -27,6 +27,13 @@ class Owner:
     host: str = ""
     account: str | None = None
 
+    def is_same(self, other: Owner) -> bool:
+        """Return whether both are one person: a nick without a host is nobody."""
+        if self.account or other.account:
+            one, two = ((each.network, (each.account or "").lower()) for each in (self, other))
+            return one == two
+        return bool(self.host) and self == other
+
 
 @dataclass(frozen=True, slots=True)
 class Reminder:

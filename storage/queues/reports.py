@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from pydantic import BaseModel
 
@@ -160,6 +160,16 @@ class Reports(Repository):
         """Remove all reports that were asked for in a place; return how many."""
         sql = "DELETE FROM reports WHERE network = ? AND channel = ?"
         return await self._database.execute(sql, [place.network, place.channel])
+
+    async def expire(self, days_of: Callable[[Place], int], now: datetime) -> None:
+        """Remove the reports that are older than the days for which the log of their place is kept
+        (0: for ever)."""
+        found = await self._database.fetch_all("SELECT DISTINCT network, channel FROM reports")
+        for place in (Place(row["network"], row["channel"]) for row in found):
+            if days := days_of(place):
+                sql = "DELETE FROM reports WHERE network = ? AND channel = ? AND time < ?"
+                oldest = to_micros(now - timedelta(days=days))
+                await self._database.execute(sql, [place.network, place.channel, oldest])
 
     async def prune(self) -> None:
         """Remove what depends on lines that are no longer in the log: claims, topics, and the

@@ -31,7 +31,10 @@ class ResearchCommands(Generic[R]):
             case []:
                 return PrivateReply(await service.list_text(asked))
             case ["stop"]:
-                return "Stopped." if await service.stop(asked) else PrivateReply("None is running.")
+                place = await service.stop(asked)
+                if place == request.place:
+                    return "Stopped."
+                return PrivateReply("Stopped." if place else "None is running.")
         if not medium.keeps(request):
             return PrivateReply("I keep nothing of what you say here, so I cannot write a report.")
         return await service.start(asked)

@@ -104,10 +104,12 @@ class ResearchService:
         return f"I am on it. {told}: {link}"
 
     async def list_text(self, asked: ResearchRequest) -> str:
-        """Return the newest reports of the requester in their place, one in each line."""
-        lines = []
+        """Return the newest reports of the requester, one in each line: on a channel those that
+        they have asked for there, in private all."""
+        lines, requester = [], asked.requester
         for report in await self._reports.of_person(asked.payer):
-            if report.place == asked.requester.place:
+            is_here = report.place == requester.place
+            if is_here or (requester.private and report.owner.is_same(requester.owner)):
                 topics = report.content.topics
                 done = sum(topic.is_done for topic in topics)
                 at_work = f"{done} of {counted(len(topics), 'step')} done" if topics else "planned"
@@ -116,14 +118,17 @@ class ResearchService:
                 lines.append(f"“{_short(report.question)}”: {state}{link}")
         return "\n".join(lines) or "You have asked for no report here."
 
-    async def stop(self, asked: ResearchRequest) -> bool:
-        """End the open research of the requester in their place, keeping what it has found; return
-        False if there is none."""
+    async def stop(self, asked: ResearchRequest) -> Place | None:
+        """End the open research of the requester, wherever they have asked for it, keeping what it
+        has found; return where that was, None if there is none."""
+        requester = asked.requester
         for report in await self._reports.of_person(asked.payer):
-            if report.is_open and report.place == asked.requester.place:
+            is_theirs = report.place == requester.place or report.owner.is_same(requester.owner)
+            if report.is_open and is_theirs:
                 content = report.content.model_copy(update={"trouble": _STOPPED})
-                return await self._reports.save(report, content, ends=True)
-        return False
+                if await self._reports.save(report, content, ends=True):
+                    return report.place
+        return None
 
     async def forget(self, place: Place) -> int:
         """Remove the reports that were asked for in a private place; return how many. Raises

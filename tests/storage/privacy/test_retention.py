@@ -6,10 +6,10 @@ import asyncio
 import os
 import time
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage.chat_log.event import EVERYTHING, Event, EventType, Identity
+from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, Identity, Place
 from storage.chat_log.opt_outs import OptOutRules, OptOuts
 from storage.db.database import Database
 from storage.db.secure_delete import COPY_LIFETIME, remove_copies
@@ -18,6 +18,8 @@ from storage.memory.conversations import Conversations, Turn
 from storage.memory.skills import FILES, SkillTable, TaughtSkill
 from storage.privacy.erasure import NamedPerson, forget
 from storage.privacy.retention import expire
+from storage.queues.reminders import Owner
+from storage.queues.reports import Reports
 from storage.runs.runs import Run, RunEnd, Runs
 from storage.settings import StorageSettings
 from tests.kit.lines import NOON as NOW
@@ -60,6 +62,23 @@ async def test_the_trace_of_a_turn_goes_with_its_question(log: ChatLog) -> None:
         await runs.end(run.key, RunEnd(asked.time, "answered"), [])
     assert await expire(log, settings, NOW) == 1
     assert [row[0] for row in await log.database.fetch_all("SELECT key FROM runs")] == ["1"]
+
+
+async def test_a_report_goes_with_the_lines_of_the_place_in_which_it_was_asked_for(
+    log: ChatLog,
+) -> None:
+    settings = StorageSettings(retention_days=2, channel_retention_days={"#keep": 0})
+    reports, rooms = Reports(log.database), ("#keep", "ada!a@a.example")
+    kept, gone = [
+        await reports.add(Place("irc", room), Owner("irc", "ada"), "ada", 0, "frogs?", PUBLIC)
+        for room in rooms
+    ]
+    soon, late = (datetime.now(UTC) + timedelta(days=days) for days in (1, 3))
+    await expire(log, settings, soon)
+    assert await reports.get(gone)
+    await expire(log, settings, late)
+    assert await reports.get(gone) is None
+    assert await reports.get(kept)
 
 
 async def test_what_was_taught_goes_with_the_rest_of_the_memory(log: ChatLog) -> None:

@@ -23,7 +23,7 @@ from terrarium.clock import Clock
 from tests.kit.clock import ManualClock
 from tests.kit.command import begun
 from tests.kit.data_files import files_with
-from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_client import IrcClient, irc_client, irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
 from tests.kit.lines import said
@@ -253,3 +253,28 @@ async def test_the_report_of_a_private_question_is_about_what_the_asker_may_read
             found.append(await here.page(token))
     assert "chartreuse" not in found[0]
     assert "chartreuse" in found[1]
+
+
+async def test_a_research_is_stopped_by_who_asked_wherever_they_are_and_listed_to_them_alone(
+    tmp_path: Path,
+) -> None:
+    async with (
+        place(tmp_path) as here,
+        here.tendril(),
+        irc_member(here.port, "bob") as bob,
+        irc_member(here.port, "zoe") as zoe,
+    ):
+        here.model.hang()
+        token = await ask(bob, "Terra")
+        await here.model.arrived(1)
+        assert await zoe.told(".research stop") == "None is running."
+        assert await bob.told(".research") == "You have asked for no report here."
+        assert await bob.told(".research stop") == "Stopped."
+        here.model.release()
+        await bob.ask(".research", rf"pump.*: done http.*{token}", "Terra")
+        here.model.hang()
+        shown = await ask(bob)
+        await here.model.arrived(2)
+        await bob.ask(".research", rf"pump.*: .*{shown}", "Terra")
+        await bob.ask(".research stop", "Stopped", "Terra")
+        here.model.release()
