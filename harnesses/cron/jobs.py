@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -20,7 +21,8 @@ from storage.chat_log.event_table import id_at
 from storage.log import ChatLog, Query
 from terrarium.config import Config, ConfigError
 
-_MAX_LINES = 5_000  # lines that are shown, as far as they fit into the model's window
+MAX_LINES = 5_000
+"""The most lines of a log that a job shows, as far as they fit into the model's window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class LogExcerpt:
                 own=False,
                 since=now - timedelta(hours=self.hours),
                 until=now,
-                limit=_MAX_LINES,
+                limit=MAX_LINES,
             )
         )
         if not said:
@@ -52,7 +54,7 @@ class LogExcerpt:
             place=self.place,
             # Our answer to their last line came after it.
             anchor=max(said[-1].id + 1, id_at(now)),
-            last=_MAX_LINES,
+            last=MAX_LINES,
             since=said[0].time,
             quoting=Quoting(self.zone),
         )
@@ -60,14 +62,15 @@ class LogExcerpt:
 
 @dataclass(frozen=True, slots=True)
 class CronJob:
-    """A scheduled job: its timetable, its prompt, the log excerpt that the model is shown, and the
-    delivery of its text."""
+    """A scheduled job: its timetable, its prompt, the log excerpt that the model is shown, the
+    delivery of its text, and the places to which the model may send messages, by name."""
 
     name: str
     timetable: Timetable
     prompt: str
     source: LogExcerpt | None
     delivery: Delivery
+    send_to: Mapping[str, Place]
     review: bool = False
 
 
@@ -85,21 +88,33 @@ def read_jobs(config: Config, log: ChatLog, outbox: TendrilOutbox) -> dict[str, 
         target = parse_target(settings.deliver)
         delivery: Delivery
         if isinstance(target, ChannelName):
-            where = f"jobs.{name}.deliver"
-            place = place_of(config, target, where)
-            if place.network not in (known := irc_networks(config)):
-                raise ConfigError(
-                    f'{config.name}: [cron] {where}: no network is called "{place.network}"; '
-                    f"there are: {', '.join(known)}"
-                )
+            place = place_to_speak(config, target, f"jobs.{name}.deliver")
             delivery = ChannelDelivery(outbox, place)
         elif isinstance(target, Path):
             delivery = FileDelivery(config.data / target)
         else:
             delivery = WebhookDelivery(target)
         timetable = Timetable.parse(settings.schedule, settings.timezone)
-        jobs[name] = CronJob(name, timetable, settings.prompt, source, delivery, settings.review)
+        send_to = {
+            each: place_to_speak(config, ChannelName.parse_channel(each), f"jobs.{name}.send_to")
+            for each in settings.send_to
+        }
+        jobs[name] = CronJob(
+            name, timetable, settings.prompt, source, delivery, send_to, settings.review
+        )
     return jobs
+
+
+def place_to_speak(config: Config, channel: ChannelName, where: str) -> Place:
+    """Return the place of a channel on a network that is configured, as `place_of` does. Raises
+    ConfigError."""
+    place = place_of(config, channel, where)
+    if place.network not in (known := irc_networks(config)):
+        raise ConfigError(
+            f'{config.name}: [cron] {where}: no network is called "{place.network}"; '
+            f"there are: {', '.join(known)}"
+        )
+    return place
 
 
 def place_of(config: Config, name: ChannelName, where: str) -> Place:

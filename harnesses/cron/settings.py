@@ -68,6 +68,11 @@ class JobSettings(NamedTable):
         description='where the answer goes: "#channel", "network/#channel", "file:PATH" '
         '(appended; a relative PATH is inside the data folder) or "https://..." (POST of JSON)'
     )
+    send_to: tuple[Annotated[str, _valid_for(ChannelName.parse_channel)], ...] = Field(
+        (),
+        description="channels to which the model may send messages while it does the job, if the"
+        " prompt names them",
+    )
 
 
 class CronSettings(Settings):

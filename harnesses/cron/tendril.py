@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import structlog
+from pydantic import Field
 
 from harnesses.core.services.peers import Origin
 from harnesses.core.services.question_tools import Door
@@ -18,10 +19,12 @@ from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import read_reports
 from harnesses.core.tendril.turn import TurnRequest
 from harnesses.cron.delivery import ChannelDelivery, JobOutput
-from harnesses.cron.jobs import CronJob, read_jobs
-from llm.messages.message import quotes_of
+from harnesses.cron.jobs import MAX_LINES, CronJob, read_jobs
+from llm.messages.message import ShownText, quoted_lines, quotes_of
+from llm.prompt.log_window import LogWindow
 from llm.scheduling.worker import Worker
-from llm.tools.toolbox import tool
+from llm.tools.consent import RunSoFar, to_send
+from llm.tools.toolbox import EffectKey, Tool, ToolError, ToolSource, describe, tool
 from storage.chat_log.event import Identity, Scope
 from storage.queues.jobs import CRON_DELIVER, CRON_WRITE, CronRuns, Job, Jobs
 from terrarium.clock import Clock
@@ -30,6 +33,7 @@ from terrarium.config import Config
 # The backoff doubles with each attempt: after about an hour in all the run is dead.
 _FIRST_PAUSE = timedelta(seconds=15)
 _MAX_ATTEMPTS = 9
+_MAX_MESSAGE = 400  # characters
 
 _log = structlog.get_logger()
 
@@ -134,6 +138,8 @@ class CronTendril(Tendril):
         tools: list[object] = [SystemTools(self.config.data)]
         if job.source:
             tools = self.tools_for(Door(log=self.log.tools_within(scope)))
+        if job.send_to:
+            tools.append(MessageTools(self, job, log_window))
         result = await self.turn(
             TurnRequest(
                 conversation=conversation,
@@ -143,6 +149,7 @@ class CronTendril(Tendril):
                 tools=tools,
                 priority="background",
                 trigger="job",
+                run=f"{conversation}/{queued.payload['due']}",  # so that no attempt sends it again
                 review=job.review,
                 origin=Origin(self.name, Identity("cron"), scope, priority="background"),
             )
@@ -170,6 +177,46 @@ class CronTendril(Tendril):
             if isinstance(job.delivery, ChannelDelivery):
                 about = f"the job {job.name} has said its result"
                 await self.signal("job", job.delivery.place, about)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTools(ToolSource):
+    """The tool that sends messages in a run of a job, whose model was shown a window of the log."""
+
+    cron: CronTendril
+    job: CronJob
+    log_window: LogWindow | None
+
+    def tools(self) -> Iterable[Tool]:
+        """Return the tool, whose description lists the channels."""
+        return [describe(self.send_message, f"To: {', '.join(self.job.send_to)}")]
+
+    @tool(effect=True, keyed=True, speaks=True, asked=to_send)
+    async def send_message(
+        self,
+        channel: Annotated[str, Field(max_length=200)],
+        text: Annotated[str, Field(min_length=1, max_length=_MAX_MESSAGE)],
+        key: EffectKey,
+        run: RunSoFar,
+    ) -> str:
+        """Send a short message to a channel now, besides your answer, as the prompt wants it."""
+        job, now, log = self.job, self.cron.clock.now(), self.cron.log.chat_log
+        place = job.send_to.get(channel)
+        if place is None:
+            names = ", ".join(job.send_to)
+            raise ToolError(f"you may send messages to {names} only; put it into your answer")
+        # A line of its own: no client and no other bot takes what it begins with for a command.
+        said = f"[{job.name}] {' '.join(text.split())}"
+        lines = await self.log_window.recent(MAX_LINES) if self.log_window else ()
+        shown = [*run.shown, *map(ShownText.from_event, lines)]
+        quotes = await log.quoted_lines(quoted_lines(said, job.prompt, shown))
+        outbox = self.cron.outbox
+        if free := await outbox.send("irc", place, said, key=key, quotes=quotes, now=now):
+            raise ToolError(
+                f"not sent: {channel} has had one lately, and may have the next at {free:%H:%M} UTC"
+                f" on {free:%Y-%m-%d}; put it into your answer"
+            )
+        return f"{channel} will be told"
 
 
 @dataclass(frozen=True, slots=True)

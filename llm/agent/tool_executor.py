@@ -344,7 +344,8 @@ class ToolExecutor:
                 found += [(name, shown.text) for shown in known.shown]
             elif known.ok:
                 found.append((name, known.text))
-        run = RunSoFar(self._joined, found)
+        shown = [text for known in self._results.values() for text in known.shown]
+        run = RunSoFar(self._joined, found, shown)
         result = await self.toolbox.call(call.name, call.arguments, seconds, key, run)
         if result.image and not self._accepts_images:
             why = "it is an image, and you cannot look at images: say so"

@@ -31,9 +31,10 @@ _WRITE = (
     " claims of one sentence, the most important first, in the language of the question. Name who"
     " said it where that matters. Each claim names the numbers of the sources that say it, and says"
     " nothing that they do not say; of a page, `quote` is the passage, word for word, else it is"
-    ' "". Leave out what does not help to answer. `more` is what to search for next, if the sources'
-    ' leave something open, else empty. Answer in JSON: {"claims": [{"text", "sources": [1],'
-    ' "quote"}], "more": [{"search"}]}; the lists may be empty.'
+    ' "". `urgent` is true only of what people should know before the report is done, such as a'
+    " danger. Leave out what does not help to answer. `more` is what to search for next, if the"
+    ' sources leave something open, else empty. Answer in JSON: {"claims": [{"text", "sources":'
+    ' [1], "quote", "urgent": false}], "more": [{"search"}]}; the lists may be empty.'
 ) + _DATA
 _CHECK = (
     "You check claims. For each, tell whether its sources themselves say what it says, all of it,"
@@ -54,6 +55,7 @@ class WrittenClaim(Form):
     text: str
     sources: list[int]
     quote: str = ""
+    urgent: bool = False
 
 
 class NextSearch(Form):
@@ -177,4 +179,5 @@ def claim_of(written: WrittenClaim, cited: Sequence[Evidence]) -> Claim | None:
         text=text,
         lines=list(dict.fromkeys(line for each in cited for line in each.lines)),
         pages=pages + [(each.page, quote) for each in cited if each.page],
+        urgent=written.urgent,
     )

@@ -14,6 +14,7 @@ person has said. A tool names its rule here by its option `asked`:
   reminded is named, or the asker speaks of all who are here ("remind us").
 - `to_schedule`: the question is a part of this message, word for word, and orders nothing that
   needs a right: cut out of its sentence it may mean something else.
+- `to_send`: the asker has named the channel, which of a scheduled job is its prompt.
 - `to_open`: the address, as the asker or a result of this turn has it.
 
 A rule returns why a call must not run, with what the asker can write, or "". Other tools with
@@ -27,6 +28,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from dataclasses import dataclass
 from typing import Any
 
+from llm.messages.message import ShownText
 from llm.reading.reading import names_nothing, speaks_of_all, words_beside_frame
 from llm.web.links import address_key, addresses_in
 from storage.passages.words import content_stems, rarity
@@ -60,10 +62,15 @@ class Asker:
 @dataclass(frozen=True, slots=True)
 class RunSoFar:
     """The follow-ups by which the asker `joined` the run, and the `results` of its successful tool
-    calls, each with the name of the tool; of tools that quote people, the lines that they quote."""
+    calls, each with the name of the tool; of tools that quote people, the lines that they quote.
+
+    `shown` are the lines of the log in the results. A tool that has to know the run has a parameter
+    of this type, which is hidden from the model.
+    """
 
     joined: Sequence[str] = ()
     results: Sequence[tuple[str, str]] = ()
+    shown: Sequence[ShownText] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +201,15 @@ def to_learn(said: Said, given: Mapping[str, Any]) -> str:
     """The asker has said what is learnt: its name, when it applies, and what to do."""
     texts = (given["name"], given["when"], given["how"])
     return next(filter(None, (_in_own_words(said, text) for text in texts)), "")
+
+
+def to_send(said: Said, given: Mapping[str, Any]) -> str:
+    """The prompt names the channel."""
+    # Not in a follow-up, nor because of anything that was read.
+    channel = given["channel"].rpartition("/")[2]
+    if _mention(channel).search(said.now[0]):
+        return ""
+    return f"the prompt does not name {channel}; put it into your answer instead"
 
 
 def to_open(said: Said, given: Mapping[str, Any]) -> str:

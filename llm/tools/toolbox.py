@@ -130,7 +130,8 @@ class Tool:
     run: Callable[..., Awaitable[object]]
     options: ToolOptions = ToolOptions()
     hidden: Mapping[str, object] = field(default_factory=dict)
-    """The parameters that the model does not see, by name: `EffectKey` or `ResultLength`."""
+    """The parameters that the model does not see, by name: `EffectKey`, `ResultLength` or
+    `RunSoFar`."""
     model_parameter: str = ""
     """Name of the parameter that receives all `arguments` as one object, "" if there is none."""
     result: type[BaseModel] | None = None
@@ -330,8 +331,9 @@ class Toolbox:
             raise ToolError(f"not done: {why}")
         # Shallow, unlike `model_dump`: parameters that are models themselves stay models.
         given = {item.model_parameter: values} if item.model_parameter else dict(values)
-        length = ResultLength(self._length)
-        given |= {name: key if kind is EffectKey else length for name, kind in item.hidden.items()}
+        known: dict[object, object] = {EffectKey: key, RunSoFar: run}
+        known[ResultLength] = ResultLength(self._length)
+        given |= {name: known[kind] for name, kind in item.hidden.items()}
         try:
             async with asyncio.timeout(timeout):
                 result = await item.run(**given)
@@ -417,7 +419,8 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
     name = getattr(function, "__name__", "")
     options: ToolOptions = getattr(function, _MARK)
     hints = get_type_hints(function, include_extras=True)
-    hidden = {each: hint for each, hint in hints.items() if hint in (EffectKey, ResultLength)}
+    kinds = (EffectKey, ResultLength, RunSoFar)
+    hidden = {each: hint for each, hint in hints.items() if hint in kinds}
     if (EffectKey in hidden.values()) != (options.effect and options.keyed):
         raise TypeError(
             f"@tool {name}: effect=True, keyed=True and a parameter of type EffectKey go together"

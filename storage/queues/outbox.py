@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from storage.chat_log.event import Place
-from storage.db.database import Connection, Repository, to_micros
+from storage.db.database import Connection, Repository, from_micros, to_micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,18 @@ class OutgoingMessage:
     place: Place
     text: str
     quotes: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceLimits:
+    """The limits of what models send to one place by themselves: so many messages `a_day`, each
+    after a `pause`."""
+
+    pause: timedelta
+    a_day: int
+
+
+_OF_MODEL = "model:"  # begins the keys of what models send by themselves
 
 
 class Outbox(Repository):
@@ -40,12 +52,34 @@ class Outbox(Repository):
     ) -> None:
         """Add a message for a tendril, unless there ever was one with this idempotency `key`. A
         place without a network is on the tendril's first one."""
-        values = [key, tendril, place.network, place.channel, text, json.dumps(list(quotes))]
-        await self._database.execute(
-            "INSERT INTO outbox (key, tendril, network, channel, text, quotes, time)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            [*values, to_micros(datetime.now(UTC))],
+        message = OutgoingMessage(0, place, text, frozenset(quotes))
+        await self._database.write(lambda db: _insert(db, key, tendril, message, datetime.now(UTC)))
+
+    async def put_of_model(
+        self, key: str, tendril: str, message: OutgoingMessage, limits: PlaceLimits, now: datetime
+    ) -> datetime | None:
+        """Add a message that a model sends by itself, as `put` does, if its place is within the
+        limits; else return the time from which on that may have the next one."""
+        sql = (
+            "SELECT time FROM outbox WHERE key LIKE ? AND network = ?"
+            " AND lower(channel) = lower(?) AND time > ? ORDER BY time DESC LIMIT ?"
         )
+        place, day = message.place, timedelta(days=1)
+        since = to_micros(now - day)
+        values = [f"{_OF_MODEL}%", place.network, place.channel, since, limits.a_day]
+
+        def insert(db: Connection) -> datetime | None:
+            known = db.execute("SELECT 1 FROM outbox WHERE key = ?", [_OF_MODEL + key]).fetchone()
+            times = [from_micros(row[0]) for row in db.execute(sql, values)]
+            if times and not known:
+                pauses = [times[0] + limits.pause, times[-1] + day]
+                free = max(pauses if len(times) == limits.a_day else pauses[:1])
+                if free > now:
+                    return free
+            _insert(db, _OF_MODEL + key, tendril, message, now)
+            return None
+
+        return await self._database.write(insert)
 
     async def list_unsent(self, tendril: str = "irc") -> Sequence[OutgoingMessage]:
         """Return a tendril's pending messages, oldest first."""
@@ -65,6 +99,18 @@ class Outbox(Repository):
         """Mark a message as said. Its row is kept for the key alone."""
         sql = "UPDATE outbox SET sent = ?, text = '', quotes = '[]' WHERE id = ?"
         await self._database.execute(sql, [to_micros(datetime.now(UTC)), message.id])
+
+
+def _insert(
+    db: Connection, key: str, tendril: str, message: OutgoingMessage, time: datetime
+) -> None:
+    place, quotes = message.place, json.dumps(sorted(message.quotes))
+    values = [key, tendril, place.network, place.channel, message.text, quotes, to_micros(time)]
+    db.execute(
+        "INSERT INTO outbox (key, tendril, network, channel, text, quotes, time)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        values,
+    )
 
 
 class PeerQuestions(Repository):

@@ -23,11 +23,13 @@ from storage.queues.reminders import Owner
 
 class Claim(BaseModel):
     """A sentence with its evidence: ids of `lines` of the log, and `pages` of the web (address, and
-    the words there). Without a sentence the lines stand for themselves."""
+    the words there). Without a sentence the lines stand for themselves. It is `urgent` if the model
+    wants it told before the report is done."""
 
     text: str = ""
     lines: list[int] = []
     pages: list[tuple[str, str]] = []
+    urgent: bool = False
 
 
 class Topic(BaseModel):

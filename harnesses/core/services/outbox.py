@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -12,8 +13,12 @@ from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.db.errors import StorageError
-from storage.queues.outbox import Outbox, OutgoingMessage
+from storage.queues.outbox import Outbox, OutgoingMessage, PlaceLimits
 from terrarium.entry_points import entry_points
+
+MESSAGE_PAUSE, MESSAGES_A_DAY = timedelta(minutes=10), 12
+"""The least time between two messages that models send to a place by themselves, and the most of
+them in a day."""
 
 _RETRY_PAUSE = 1.0  # seconds
 
@@ -50,6 +55,26 @@ class TendrilOutbox:
             raise UnknownTendril(tendril, sorted(self._known))
         place = ChannelName.parse_channel(channel).on("")
         await self._outbox.put(f"{self._owner}/{key}", place, text, tendril=tendril, quotes=quotes)
+
+    async def send(
+        self,
+        tendril: str,
+        place: Place,
+        text: str,
+        *,
+        key: str,
+        quotes: Collection[int],
+        now: datetime,
+    ) -> datetime | None:
+        """Store a message that a model has `tendril` say by itself, see `say`.
+
+        Return None, or the time from which on the place may have another one: all models together
+        may send it one in ten minutes, and twelve a day. Raises StorageError.
+        """
+        limits = PlaceLimits(MESSAGE_PAUSE, MESSAGES_A_DAY)
+        message = OutgoingMessage(0, place, text, frozenset(quotes))
+        key = f"{self._owner}/{key}"
+        return await self._outbox.put_of_model(key, tendril, message, limits, now)
 
     async def waiting(self, tendril: str) -> Sequence[OutgoingMessage]:
         """Return the unsent messages for a tendril, oldest first. Raises StorageError."""

@@ -6,12 +6,13 @@ their turn in between. Reports are in the database of the log, where the web ten
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
+from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.core.services.reminders import Requester, SayReminder
 from harnesses.core.services.shared_log import TendrilLog, room_name
 from harnesses.core.tendril.preparation import Pseudonyms
@@ -23,7 +24,6 @@ from llm.messages.errors import BudgetSpent, Busy, ModelError, Unreachable
 from llm.research.pages import PageReader
 from llm.research.researcher import Researcher
 from llm.research.threads import LogReader
-from llm.scheduling.worker import Handler
 from storage.chat_log.event import Place, Scope, is_private
 from storage.queues.jobs import Job
 from storage.queues.reminders import Reminder
@@ -67,16 +67,18 @@ class ResearchRequest:
 
 
 class ResearchService:
-    """The researches of one tendril; `say` says that one is done, None where nothing can be
-    said."""
+    """The researches of one tendril; `say` says that one is done, None where nothing can be said.
+    What is to be known before goes into the `outbox`."""
 
-    def __init__(self, resources: Resources, log: TendrilLog, say: SayReminder | None) -> None:
-        self._resources, self._log, self._say = resources, log, say
+    def __init__(
+        self, resources: Resources, log: TendrilLog, outbox: TendrilOutbox, say: SayReminder | None
+    ) -> None:
+        self._resources, self._log, self._outbox, self._say = resources, log, outbox, say
         self._reports = Reports(log.database)
         data = resources.configuration.config.data
         self._pseudonyms = Pseudonyms(data, resources.name, resources.clock.now)
 
-    def handlers(self) -> Mapping[str, Handler]:
+    def handlers(self) -> Mapping[str, Callable[[Job], Awaitable[object]]]:
         """Return the handlers of the jobs, by kind."""
         return {_STEP: self._step, _TELL: self._tell}
 
@@ -147,10 +149,30 @@ class ResearchService:
             content, ends = await self._advance(job, report)
             if not await self._reports.save(report, content, ends=ends):
                 raise ReportChanged
+            if not ends:
+                await self._warn(report, content, job.payload["link"])
         kind, key = (_TELL, "tell") if ends else (_STEP, f"after {job.id}")
         # Only now, so that a crash in between repeats nothing but this.
         lane = "" if ends else _LANE
         await self._resources.jobs.add(kind, job.payload, key=f"{token}/{key}", lane=lane)
+
+    async def _warn(self, report: Report, content: ReportContent, link: str) -> None:
+        """Send the first urgent claim to the channel of a report, once for each report, and only if
+        it rests on lines of the log alone: no page must make us speak."""
+        claims = (each for each in content.claims if each.urgent and each.lines and not each.pages)
+        claim = next(claims, None)
+        if claim is None or self._say is None or is_private(report.place.channel):
+            return
+        text = f"Research, so far: {claim.text} {link}"
+        # Where that is too early or too much, it stands in the report.
+        await self._outbox.send(
+            self._resources.name,
+            report.place,
+            text,
+            key=f"research/{report.id}",
+            quotes=claim.lines,
+            now=self._resources.clock.now(),
+        )
 
     async def _advance(self, job: Job, report: Report) -> tuple[ReportContent, bool]:
         """Return the content after the next step, and whether that was the last one."""

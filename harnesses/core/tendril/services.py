@@ -91,7 +91,7 @@ class MediumServices:
                     say_reminder,
                     config.data / "run" / f"{name}-reminders.lock",
                 ),
-                research=ResearchService(resources, log, say_reminder if speaks else None),
+                research=ResearchService(resources, log, outbox, say_reminder if speaks else None),
                 privacy=PrivacyService(log, database, resources.accounting, config, clock),
                 metrics=TendrilMetrics(),
             )

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from storage.chat_log.event import Place
 from storage.db.database import Database
-from storage.queues.outbox import Outbox, PeerQuestions
+from storage.queues.outbox import Outbox, OutgoingMessage, PeerQuestions, PlaceLimits
 from tests.kit.lines import NOON
 from tests.kit.stores import Stores
 
@@ -80,3 +80,27 @@ async def test_a_question_that_nobody_waits_for_any_more_goes_with_the_next(
     await questions.put("kettle", "hot?", NOON, NOON)
     new = await questions.put("kettle", "full?", LATER, LATER)
     assert list(await questions.unanswered("kettle")) == [new]
+
+
+async def test_models_send_few_messages_to_a_place_and_each_once(database: Database) -> None:
+    outbox, limits = Outbox(database), PlaceLimits(timedelta(minutes=10), 3)
+    away = Place("irc", "#away")
+
+    async def send(key: str, minutes: int, place: Place = HOME) -> int | None:
+        """Return after how many minutes the place may have the next one."""
+        message, now = OutgoingMessage(0, place, key), NOON + timedelta(minutes=minutes)
+        free = await outbox.put_of_model(key, "irc", message, limits, now)
+        return (free - NOON) // timedelta(minutes=1) if free else None
+
+    await outbox.put("model", HOME, "what code says does not count")
+    assert await send("a", 0) is None
+    assert await send("a", 1) is None  # again: it is there already
+    assert await send("b", 9, Place("irc", "#HOME")) == 10
+    assert await send("b", 9, away) is None
+    assert await send("c", 10) is None
+    for message in await outbox.list_unsent():
+        await outbox.mark_sent(message)
+    assert await send("d", 21) is None
+    assert await send("e", 60) == 24 * 60
+    assert await send("e", 24 * 60) is None
+    assert [message.text for message in await outbox.list_unsent()] == ["d", "e"]

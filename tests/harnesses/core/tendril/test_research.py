@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from harnesses.core.services.reminders import Requester
 from harnesses.core.tendril.research import ResearchRequest
@@ -278,3 +279,30 @@ async def test_a_research_is_stopped_by_who_asked_wherever_they_are_and_listed_t
         await bob.ask(".research", rf"pump.*: .*{shown}", "Terra")
         await bob.ask(".research stop", "Stopped", "Terra")
         here.model.release()
+
+
+async def test_an_urgent_claim_is_told_before_the_report_is_done_once_and_never_in_private(
+    tmp_path: Path,
+) -> None:
+    def obey_loudly(body: dict[str, Any]) -> str:
+        answer = json.loads(obey(body))
+        for claim in answer.get("claims", ()):
+            claim["urgent"] = True
+        return json.dumps(answer)
+
+    warning = rf"PRIVMSG {ROOM} :Research, so far: bob says: {LINE} {LINK.pattern}$"
+    async with (
+        place(tmp_path) as here,
+        here.tendril(),
+        irc_member(here.port, "bob") as bob,
+        irc_member(here.port, "zoe") as zoe,
+    ):
+        here.model.default = obey_loudly
+        await bob.say(ROOM, LINE)
+        await until_done(zoe, await ask(zoe, "Terra"))
+        token = await ask(bob)
+        assert (await bob.expect(warning))[1] == token
+        await until_done(bob, token)
+        await until_done(zoe, await ask(zoe))  # a second warning would be too early
+    assert sum("so far" in line for line in bob.lines) == 1
+    assert not any("so far" in line for line in zoe.lines if ROOM not in line)
