@@ -118,8 +118,8 @@ def pull(
             "hf:OWNER/REPO/FILE.gguf, or a URL; by default the built-in model.",
         ),
     ] = None,
-    sha256: Annotated[str | None, typer.Option(help="what the file's SHA-256 must be")] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace a file that is there")] = False,
+    sha256: Annotated[str | None, typer.Option(help="expected SHA-256 of the file")] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace an existing file")] = False,
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
@@ -144,7 +144,7 @@ def pull(
 def list_models(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
-    as_json: Annotated[bool, typer.Option("--json", help="those to pull, as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="the models to pull, as JSON")] = False,
 ) -> None:
     """List the installed models and those to pull; * marks the best for this machine."""
     models, machine = load(config, data).section(ModelSettings), Machine.here(engine_gpus())

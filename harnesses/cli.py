@@ -37,7 +37,7 @@ from terrarium.logging import Format, Level, configure, configure_child
 GROUP = "terrarium.commands"
 
 app = typer.Typer(
-    help="One local model, many tendrils. `terrarium up` starts everything.",
+    help="An IRC bot that remembers, with a model of its own. `terrarium up` starts everything.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -116,7 +116,10 @@ def _options(
 @app.command()
 def init(
     yes: Annotated[
-        bool, typer.Option("--yes", help="Ask nothing; what no option says has its default.")
+        bool,
+        typer.Option(
+            "--yes", help="Ask nothing: use the options given, and defaults for the rest."
+        ),
     ] = False,
     model: Annotated[
         str, typer.Option(help="built-in, a name of `terrarium model list`, or a server's URL.")
@@ -126,7 +129,7 @@ def init(
     ] = "",
     nick: Annotated[str, typer.Option(help="The bot's nick.")] = "",
     channels: Annotated[str, typer.Option(help="Its channels, separated by commas.")] = "",
-    admin: Annotated[str, typer.Option(help="Services account of who gives it orders.")] = "",
+    admin: Annotated[str, typer.Option(help="Services account of its admin.")] = "",
     config: ConfigFile = None,
 ) -> None:
     """Write a first terrarium.toml: asks for model, network, channels and access, and tries them.

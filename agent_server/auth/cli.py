@@ -23,10 +23,10 @@ from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 from terrarium.command_line import ConfigFile, DataFolder, align_columns, take_options
 from terrarium.config import Config, load
 
-Quota = Annotated[int | None, typer.Option(min=0, help="At most so many; 0, the default: any.")]
+Quota = Annotated[int | None, typer.Option(min=0, help="Maximum number; 0, the default: no limit.")]
 
 keys = typer.Typer(
-    help="Make, change, list and revoke the keys of tendrils, at once in a running server.",
+    help="Create, change, list and revoke keys of tendrils. A running server applies it at once.",
     no_args_is_help=True,
 )
 
@@ -49,22 +49,26 @@ def _name(text: str) -> str:
 class KeyCommand:
     """The argument and options of `terrarium keys create` and `set`; None is not given."""
 
-    name: Annotated[str, typer.Argument(metavar="NAME", callback=_name, help="Whose key it is.")]
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", callback=_name, help="Tendril that the key belongs to.")
+    ]
     weight: Annotated[
         float | None,
-        typer.Option(min=0.01, max=100, help="Its share of a busy engine; 1 by default."),
+        typer.Option(min=0.01, max=100, help="Share of a busy engine; 1 by default."),
     ] = None
     priority: Annotated[
-        Priority | None, typer.Option(help="The highest of its requests; by default interactive.")
+        Priority | None,
+        typer.Option(help="Highest priority of its requests; by default interactive."),
     ] = None
     requests_per_minute: Quota = None
     tokens_per_minute: Quota = None
     tokens_per_day: Quota = None
     parallel: Annotated[
-        int | None, typer.Option(min=0, help="So many of its requests run at once, others wait.")
+        int | None,
+        typer.Option(min=0, help="Maximum of its requests that run at once; others wait."),
     ] = None
     expires: Annotated[
-        int | None, typer.Option(min=0, metavar="DAYS", help="Valid for so many days; 0: for ever.")
+        int | None, typer.Option(min=0, metavar="DAYS", help="Days until it expires; 0: never.")
     ] = None
     config: ConfigFile = None
     data: DataFolder = Path("data")
@@ -90,7 +94,7 @@ def create(command: KeyCommand) -> None:
         typer.echo(note, err=True)
         # Scripts are warned on standard error, but not asked.
         if sys.stdin.isatty():
-            typer.confirm("Make the key?", abort=True, err=True)
+            typer.confirm("Create the key?", abort=True, err=True)
     key = command.apply(Key(command.name))
 
     async def make() -> str:
@@ -119,7 +123,7 @@ def set_(command: KeyCommand) -> None:
 
 @keys.command("list")
 def list_(
-    days: Annotated[int, typer.Option(min=0, help="Show the use of so many days.")] = 7,
+    days: Annotated[int, typer.Option(min=0, help="Number of days to show.")] = 7,
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
@@ -162,7 +166,7 @@ def list_(
 
 @keys.command()
 def revoke(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key ends.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Tendril whose key to revoke.")],
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
@@ -174,7 +178,7 @@ def revoke(
 
     if not asyncio.run(end()):
         _exit_without(name)
-    typer.echo(f"{name} has no key any more")
+    typer.echo(f"{name} no longer has a key")
 
 
 def _exit_without(name: str) -> NoReturn:

@@ -245,17 +245,19 @@ def _status_error(response: httpx2.Response) -> PullError:
     host, status = response.request.url.host, response.status_code
     first = response.history[0].url if response.history else response.url
     if status in (401, 403):
-        why = "wants an account or the acceptance of a licence; fetch the file with its own tools"
+        why = (
+            "requires an account or the acceptance of a licence; fetch the file with its own tools"
+        )
         why += " and set MODEL_PATH, or choose another model: `terrarium model list`"
     elif status == 404:
         why = "has no such file; see the name of the repository and of the file"
     elif status == 429:
         wait = str(response.headers.get("retry-after", ""))
-        why = "asks to come later" + (f", in {wait} s" if wait.isdecimal() else "")
+        why = "asks for another attempt later" + (f", in {wait} s" if wait.isdecimal() else "")
     elif status >= 500:
         why = f"has trouble; try again later, {_RESUMABLE_HINT}"
     else:
-        why = "does not give it out"
+        why = "refuses to send it"
     return PullError(f"{first}: {host} answered {status}: it {why}")
 
 
@@ -277,7 +279,7 @@ def exclusive(part: Path, *, wait: bool = False) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
-                text = f"another command is fetching {part.stem}; wait for its end"
+                text = f"another command is fetching {part.stem}; wait until it ends"
                 raise PullError(text) from None
             # The holder before us may have unlinked the file after we opened it: a lock on a file
             # without a name excludes nobody.

@@ -170,8 +170,8 @@ def _require_free(target: Path, force: bool) -> None:
     """Raise PullError if a pull would replace a file, unless `force`."""
     if not force and (target.exists() or target.is_symlink()):
         raise PullError(
-            f"{target} is there, and nothing says that it is the same file; use it as it is with "
-            "MODEL_PATH, or replace it with --force"
+            f"{target} exists, and may be another file; use it with MODEL_PATH, or replace it with "
+            "--force"
         )
 
 

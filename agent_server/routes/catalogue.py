@@ -69,5 +69,5 @@ async def pull(name: str, server: Server, context: Context) -> CatalogueList:
             f"no model is called {name!r}; the nearest is {catalogue.nearest(name)!r}", param="name"
         )
     if not server.pulls.start(entry):
-        raise InvalidRequest("another model is being fetched; wait for its end", param="name")
+        raise InvalidRequest("another model is being fetched; wait until it ends", param="name")
     return await list_catalogue(server, context)

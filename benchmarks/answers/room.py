@@ -40,7 +40,9 @@ _QUIET_ALONE = 1.5  # without a run: a command
 _QUIET_QUOTING = 2.5  # after a quoted log line: more may be held back by the flood limit
 _QUIET_UNADDRESSED = 5.0  # if no line addresses the asker: they may be another answer's
 _LOST = 60.0  # seconds after which a run that has not ended, or has said nothing, counts as lost
-_STILL = re.compile(r"still at it\b|\S+: still at it\b", re.IGNORECASE)
+_STILL = re.compile(
+    r"still (?:working on|at) it\b|\S+: still (?:working on|at) it\b", re.IGNORECASE
+)
 _QUOTED = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ")
 _LINE = re.compile(r"^(?:@\S+ )?:(?P<nick>[^!\s]+)\S* (?:PRIVMSG|NOTICE) (?P<to>\S+) :(?P<text>.*)")
 _FEW = 30  # newest runs that are searched for the question's

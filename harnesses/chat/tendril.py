@@ -62,7 +62,8 @@ class TerminalTendril(Tendril):
         self._chat = DirectChat(self)
         self.status.ready("in a terminal")
         if self._input.is_terminal:
-            _write(".help says what else there is\n")
+            model = await self.resources.catalog.shown_name()
+            _write(f"Terrarium with {model}; .help lists the commands.\n")
         async for line in self._input.lines("> "):
             if line:
                 await self._respond(line)

@@ -52,9 +52,7 @@ def backup(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     keep: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Make a dated folder in DIR, and keep only the newest so many of them."
-        ),
+        typer.Option(min=1, help="Make a dated folder in DIR, and keep only the newest N of them."),
     ] = None,
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
@@ -104,9 +102,9 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
     try:
         folder.mkdir(mode=0o700, parents=True)
     except FileExistsError as error:
-        raise TendrilError(f"{folder} is there already; name a new folder") from error
+        raise TendrilError(f"{folder} already exists; name a new folder") from error
     except OSError as error:
-        raise TendrilError(f"{folder} cannot be made: {error.strerror}") from error
+        raise TendrilError(f"{folder} cannot be created: {error.strerror}") from error
     files: dict[str, str] = {}
     try:
         for name, source in databases.items():
@@ -134,7 +132,7 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
         mark.touch()
     except OSError as error:
         raise TendrilError(
-            f"{folder} is not complete, remove it: {error.strerror or error}"
+            f"{folder} is incomplete, remove it: {error.strerror or error}"
         ) from error
     return manifest
 
@@ -148,7 +146,7 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
     try:
         manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except OSError as error:
-        raise TendrilError(f"{folder} is no backup: it has no {MANIFEST}") from error
+        raise TendrilError(f"{folder} is not a backup: it has no {MANIFEST}") from error
     except ValidationError as error:
         raise TendrilError(f"{folder / MANIFEST} cannot be read; choose another backup") from error
     for name, digest in manifest.files.items():
@@ -179,7 +177,7 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
                 _put(folder / name, target)
     except OSError as error:
         raise TendrilError(
-            f"not all files are restored, run the command again: {error.strerror or error}"
+            f"not all files were restored; run the command again: {error.strerror or error}"
         ) from error
     return manifest
 

@@ -46,7 +46,21 @@ def config_entries(config: Config) -> Iterator[ConfigEntry]:
                 or next((str(file) for file in secrets if file.name.lower() in names), "")
                 or (config.name if key in config.tables.get(table, {}) else "default")
             )
-            yield ConfigEntry(table, key, "" if value is None else _toml(value), origin)
+            for name, text in _leaves(key, value):
+                yield ConfigEntry(table, name, text, origin)
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield a key and its text; of tables in a table, such as jobs, each key that is set there."""
+    tables = dict(value) if isinstance(value, Mapping) else {}
+    if not any(isinstance(each, BaseModel | Mapping) for each in tables.values()):
+        yield key, "" if value is None else _toml(value)
+        return
+    for name, each in tables.items():
+        given = each.model_dump(exclude_unset=True) if isinstance(each, BaseModel) else each
+        for inner, set_to in given.items():
+            text = f'"{HIDDEN}"' if _is_secret(inner, set_to) else _toml(set_to)
+            yield f"{key}.{name}.{inner}", text
 
 
 def _toml(value: Any) -> str:

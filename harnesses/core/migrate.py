@@ -24,7 +24,7 @@ from storage.transfer import copy_store
 from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import Config, load
 
-storage = typer.Typer(help="Where all data is stored.", no_args_is_help=True)
+storage = typer.Typer(help="Move all data between files and PostgreSQL.", no_args_is_help=True)
 
 _SCHEMES = ("postgresql://", "postgres://")
 _LOG = "irc"
@@ -55,8 +55,8 @@ def migrate(
     if to.startswith(_SCHEMES):
         typer.echo(
             'Now set [storage] url = "..." (or STORAGE_URL) and start again. The files in'
-            f" {data} are as they were; nothing that people ask to be forgotten from now on"
-            " is removed from them, so delete them once all is well."
+            f" {data} are unchanged. Requests to be forgotten do not reach them from now on, so"
+            " delete them once all is well."
         )
         return
     old = ", ".join(path.name for path in sorted(data.glob("*.db")))
@@ -64,9 +64,9 @@ def migrate(
     is_there = Path(to).absolute() == data.absolute()
     move = "" if is_there else f" move{aside} all files of {to} into {data}"
     typer.echo(
-        f"Now remove [storage] url (or STORAGE_URL),{move} and start again. The database is as it"
-        " was; nothing that people ask to be forgotten from now on is removed from it, so drop it"
-        " once all is well."
+        f"Now remove [storage] url (or STORAGE_URL),{move} and start again. The database is"
+        " unchanged. Requests to be forgotten do not reach it from now on, so drop it once all is"
+        " well."
     )
 
 

@@ -18,7 +18,7 @@ MAX_OPEN_QUESTIONS = 5
 
 RATE_LIMITED = "Slow down, please: I will answer you again after a short pause."
 TOO_MANY = (
-    f"I still work on {MAX_OPEN_QUESTIONS} questions of yours and leave out what you ask meanwhile:"
+    f"I am still working on {MAX_OPEN_QUESTIONS} of your questions, so I have not taken this one:"
     " ask it again later, or stop them."
 )
 

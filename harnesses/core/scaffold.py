@@ -57,7 +57,7 @@ def new(
 ) -> None:
     """Create a tendril of your own: a package with a passing test, in the folder ./NAME."""
     folder = scaffold(name, Path.cwd(), kind)
-    typer.echo(f"{folder.name}/ is a tendril that works. Next:")
+    typer.echo(f"{folder.name}/ is a working tendril. Next:")
     package, python = f"-e './{name}[test]'", below_here(Path(sys.executable))
     if "pip install" in installer():
         typer.echo(f"  {installer()} {package}")
@@ -77,7 +77,7 @@ def scaffold(name: str, parent: Path, kind: Kind = Kind.TOOL) -> Path:
         near = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_0123456789")[:40]
         hint = f'; "{near}" would do' if near and not keyword.iskeyword(near) else ""
         raise TendrilError(
-            f'"{name}" cannot be a name: it needs lower-case letters, digits and underscores, '
+            f'"{name}" is not a valid name: use lower-case letters, digits and underscores, '
             f"a letter first{hint}"
         )
     if name in entry_points(SETTINGS).names:
@@ -92,7 +92,7 @@ def scaffold(name: str, parent: Path, kind: Kind = Kind.TOOL) -> Path:
     except FileExistsError as error:
         raise TendrilError(f"{folder} exists already; choose another name or remove it") from error
     except OSError as error:
-        raise TendrilError(f"{folder} cannot be made: {error}") from error
+        raise TendrilError(f"{folder} cannot be created: {error}") from error
     values = {
         "name": name,
         "dashed": name.replace("_", "-"),

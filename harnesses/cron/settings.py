@@ -28,7 +28,7 @@ def parse_target(text: str) -> ChannelName | Path | str:
         return ChannelName.parse_channel(text)
     except ValueError as error:
         raise ValueError(
-            f'"{text}" is no place to deliver to; write "#channel", "network/#channel", '
+            f'"{text}" is not a place to deliver to; write "#channel", "network/#channel", '
             '"file:PATH" or "https://..."'
         ) from error
 
@@ -55,8 +55,8 @@ class JobSettings(NamedTable):
     prompt: str = Field(min_length=1, description="what the model is asked")
     log: Annotated[str, _valid_for(ChannelName.parse_channel)] | None = Field(
         None,
-        description="channel whose log the model is shown; when nobody said anything there, "
-        "the job is left out this time",
+        description="channel whose log the model is shown; if nobody has spoken there, "
+        "the run is skipped",
     )
     hours: int = Field(24, ge=1, le=8_784, description="how far back the log is shown")
     review: bool = Field(

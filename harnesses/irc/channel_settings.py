@@ -36,16 +36,16 @@ class ChannelKeys(BaseModel):
     line_budget: int | None = Field(None, ge=1, le=50, description="Lines of a reply that are sent")
     model: str | None = Field(None, min_length=1, max_length=200, description="Model to ask for")
     max_context_messages: int | None = Field(
-        None, ge=0, le=1_000, description="How many lines that people said the model is shown"
+        None, ge=0, le=1_000, description="Number of people's lines that the model is shown"
     )
-    logging: bool | None = Field(None, description="Whether the log keeps what happens there")
+    logging: bool | None = Field(None, description="Whether events there are logged")
     proactive: Proactive | None = Field(
         None,
         description='Whether the bot speaks unasked: "off" (so by default), "on", or "test", '
         "which only notes when it would",
     )
     titles: bool | None = Field(
-        None, description="Whether the titles of pages that people link to are told (docs/pages.md)"
+        None, description="Whether the bot posts the titles of linked pages (docs/pages.md)"
     )
 
 

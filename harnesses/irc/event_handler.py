@@ -45,8 +45,8 @@ MAX_KICKS, KICKS_WINDOW = 3, 3600.0
 """Kicks from a channel within `KICKS_WINDOW` seconds after which we stay away."""
 
 TOO_FAST = (
-    "You answer faster than anybody types, so I take you for a bot: I hear you again after a minute"
-    " of silence, or with the prefix."
+    "You answer faster than anybody can type, so I take you for a bot. I will listen again after a"
+    " minute of silence, or to a command with the prefix."
 )
 
 _log = structlog.get_logger()

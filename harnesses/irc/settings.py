@@ -36,8 +36,8 @@ def _channels(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not _CHANNEL.fullmatch(name.strip()):
             raise ValueError(
-                f"{name!r} is not the name of a channel: that begins with # (or &, + or !) and has"
-                ' no blanks or commas; after one blank a key may follow, as in "#name key"'
+                f"{name!r} is not the name of a channel: it begins with # (or &, + or !) and has"
+                ' no blanks or commas; a key may follow after one blank, as in "#name key"'
             )
     return names
 
@@ -118,7 +118,7 @@ class NetworkSettings(Settings):
     sasl: Mechanisms = Field(
         (),
         description="Ways to log in, the preferred first; by default all that the keys below "
-        "allow, PLAIN only with TLS; when none succeeds we go on without",
+        "allow, PLAIN only with TLS; if none succeeds the bot continues without",
     )
     sasl_required: bool = Field(
         False, description="Leave a server that has not logged us in by SASL, and try again later"
@@ -144,8 +144,8 @@ class NetworkSettings(Settings):
     lines_per_second: float = Field(
         1.0,
         gt=0,
-        description="How fast lines go out after the first five; most servers cut off who is "
-        "faster, one of your own may allow more",
+        description="Rate of lines after the first five; most servers disconnect faster clients, "
+        "one of your own may allow more",
     )
     join_on_invite: bool = Field(
         True,
@@ -198,12 +198,12 @@ class NetworkSettings(Settings):
     admins: Words = Field(
         (),
         description="Who may give admin commands: services accounts, or masks such as "
-        '"*!*@staff.example.org"; when empty nobody, but on the server that `terrarium up` brings '
-        "along everybody, as they are on this machine",
+        '"*!*@staff.example.org"; if empty nobody, except on the server bundled with '
+        "`terrarium up`: everybody, as they are on this machine",
     )
     channel: dict[str, ChannelKeys] = Field(
         default_factory=dict,
-        description='What differs on a channel, by its name; "*" is every channel',
+        description='Settings of single channels, by name; "*" is every channel',
     )
 
     @field_validator("channel", mode="before")
@@ -214,13 +214,13 @@ class NetworkSettings(Settings):
 
 
 class IrcSettings(NetworkSettings):
-    """The IRC tendril; its network keys count when no `[irc.networks.NAME]` is given."""
+    """The IRC tendril; its network keys apply if there is no `[irc.networks.NAME]`."""
 
     plugins: Words = Field((), description="Modules with irc3 plugins to include")
     standby: bool = Field(
         False,
         description="Share networks and log with other IRC tendrils that have this set too: one "
-        "is active, the others hear along and take over when it is gone",
+        "is active, the others listen and take over when it is gone",
     )
     channel_groups: tuple[tuple[str, ...], ...] = Field(
         (),
@@ -236,8 +236,8 @@ class IrcSettings(NetworkSettings):
     progress_after: float = Field(
         10.0,
         gt=0,
-        description="Seconds after which a line says what a slow answer waits for, where the "
-        "network shows nobody that we are typing",
+        description="Seconds after which a line says why an answer is slow, on networks without "
+        "typing notifications",
     )
     stream_after: float = Field(
         2.0,
@@ -253,8 +253,8 @@ class IrcSettings(NetworkSettings):
         description="Let the model kick, ban, and set topics and modes when an admin asks it to "
         "and it is a channel operator",
     )
-    ignore: Words = Field((), description="Whose commands are not heard, as in admins")
-    bots: Words = Field((), description="Who else is a bot and never answered, as in admins")
+    ignore: Words = Field((), description="People whose commands are ignored, as in admins")
+    bots: Words = Field((), description="Other bots, which are never answered, as in admins")
     relays: Words = Field(
         (), description='Bots that repeat "<nick> words" from elsewhere, as in admins'
     )

@@ -151,7 +151,7 @@ class IrcTendril(Tendril):
 
         Raises ConfigError, and then nothing has changed.
         """
-        return f"{super().reload()} How to connect counts from the next connection on."
+        return f"{super().reload()} Connection settings apply from the next connection on."
 
     def apply_config(self, config: Config) -> None:
         """Apply another configuration: networks that are new connect, those that are gone quit.

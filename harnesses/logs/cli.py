@@ -28,18 +28,20 @@ from storage.settings import log_address, log_file
 from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import load
 
-logs = typer.Typer(help="The chat log: read it, bring logs in and out.", no_args_is_help=True)
+logs = typer.Typer(help="The chat log: search, import, export and copy it.", no_args_is_help=True)
 logs.command("import")(import_)
 logs.command()(export)
 
 
 @logs.command()
 def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words that a line must all have.")],
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="Words that a line must contain, or a question.")
+    ],
     channel: Channel = None,
-    nick: Annotated[str | None, typer.Option(help="Only what this nick said.")] = None,
-    hours: Annotated[float, typer.Option(min=0, help="How far back; 0 is everything.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, help="How many lines at most, the newest.")] = 20,
+    nick: Annotated[str | None, typer.Option(help="Only lines by this nick.")] = None,
+    hours: Annotated[float, typer.Option(min=0, help="Hours to look back; 0: everything.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines, the newest.")] = 20,
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
@@ -47,6 +49,7 @@ def search(
     within = Query(
         scope=PUBLIC,
         nick=nick,
+        own=False,
         since=datetime.now(UTC) - timedelta(hours=hours) if hours else None,
         limit=limit,
     ).in_channel(ChannelName.parse(channel))
@@ -92,7 +95,7 @@ def stats(
 @logs.command()
 def backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
@@ -105,14 +108,14 @@ def backup(
 
 @logs.command()
 def forget(
-    nick: Annotated[str | None, typer.Option(help="All that was said under this nick.")] = None,
+    nick: Annotated[str | None, typer.Option(help="All events under this nick.")] = None,
     account: Annotated[
-        str | None, typer.Option(help="All that was said under this services account.")
+        str | None, typer.Option(help="All events under this services account.")
     ] = None,
     network: Annotated[
         str | None, typer.Option(help="Only on this network.", show_default="all")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether that is meant.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
@@ -130,7 +133,7 @@ def forget(
         async with open_log(log_address(loaded)) as database:
             log = ChatLog(database)
             if not yes and (found := await count_of(log, person)):
-                question = f"Remove {found} events, and what the bot answered to them?"
+                question = f"Remove {found} events, and the bot's answers to them?"
                 typer.confirm(question, abort=True)
             return await forget_person(log, person, loaded.data, "command line")
 
@@ -141,8 +144,8 @@ def forget(
     )
     if not gone.is_finished:
         typer.echo(
-            "not finished: a file could not be written (the log above says which); the tendrils go"
-            " on at their start and each hour, or run this again",
+            "not finished: a file could not be written (the log above names it); the tendrils try"
+            " again every hour and at each start, or run this again",
             err=True,
         )
         raise typer.Exit(1)

@@ -40,7 +40,9 @@ def _moment(text: str | None) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text) if text else None
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no time; write one as 2024-01-31T12:00") from error
+        raise typer.BadParameter(
+            f"{text!r} is not a time; write one as 2024-01-31T12:00"
+        ) from error
     return moment.replace(tzinfo=moment.tzinfo or UTC) if moment else None
 
 
@@ -53,7 +55,10 @@ class ExportCommand:
         typer.Argument(metavar="[PATH]", help="A new file; a folder for text.", show_default="-"),
     ] = None
     format: Annotated[
-        ExportFormat, typer.Option(help="One event a line; a text file a day; one open table.")
+        ExportFormat,
+        typer.Option(
+            help="jsonl: an event per line; text: a file per day; sqlite: one open table."
+        ),
     ] = "jsonl"
     channel: Channel = None
     since: Annotated[str | None, typer.Option(help="From this time on.", metavar="TIME")] = None
@@ -61,7 +66,7 @@ class ExportCommand:
     private: Annotated[
         bool, typer.Option("--private", help="Also conversations with one person.")
     ] = False
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False
     config: ConfigFile = None
     data: DataFolder = Path("data")
 

@@ -61,12 +61,12 @@ def _encoding(name: str | None) -> str | None:
     try:
         return name and codecs.lookup(name).name
     except LookupError as error:
-        raise typer.BadParameter(f"{name!r} is no encoding; write one as latin-1") from error
+        raise typer.BadParameter(f"{name!r} is not an encoding; write one as latin-1") from error
 
 
 def _format(name: str | None) -> str | None:
     if name is not None and name not in FORMATS:
-        raise typer.BadParameter(f"{name!r} is no format; there are: {', '.join(FORMATS)}")
+        raise typer.BadParameter(f"{name!r} is not a format; there are: {', '.join(FORMATS)}")
     return name
 
 
@@ -79,18 +79,16 @@ class ImportCommand:
     ]
     network: Annotated[
         str | None,
-        typer.Option(help="The network they are of.", show_default="from the path, or [irc]"),
+        typer.Option(help="Their network.", show_default="from the path, or [irc]"),
     ] = None
     channel: Annotated[
-        str | None, typer.Option(help="The channel they are of.", show_default="from the path")
+        str | None, typer.Option(help="Their channel.", show_default="from the path")
     ] = None
     format: Annotated[
         str | None,
         typer.Option(help=f"{', '.join(FORMATS)}.", show_default="by looking", callback=_format),
     ] = None
-    timezone: Annotated[
-        str, typer.Option(help="The time zone of the times in them.", metavar="ZONE")
-    ] = "UTC"
+    timezone: Annotated[str, typer.Option(help="Time zone of their times.", metavar="ZONE")] = "UTC"
     encoding: Annotated[
         str | None,
         typer.Option(
@@ -113,7 +111,9 @@ def import_(command: ImportCommand) -> None:
     try:
         zone = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise typer.BadParameter(f"{name!r} is no time zone; write one as Europe/Vienna") from error
+        raise typer.BadParameter(
+            f"{name!r} is not a time zone; write one as Europe/Vienna"
+        ) from error
     config = load(command.config, command.data)
     networks = irc_networks(config)
     options = ImportOptions(

@@ -27,7 +27,7 @@ async def open_log(address: Address) -> AsyncIterator[Database]:
     can_write = True
     if isinstance(address, Path):
         if not await asyncio.to_thread(address.exists):
-            raise Unavailable(f"{address}: there is no log yet; `terrarium up` begins one")
+            raise Unavailable(f"{address}: there is no log yet; `terrarium up` creates one")
         # The folder as well, in which SQLite creates the files of its write-ahead log.
         can_write = os.access(address, os.W_OK) and os.access(address.parent, os.W_OK)
     async with Database.open(address, read_only=not can_write) as database:

@@ -97,18 +97,18 @@ def read_log(path: Path, options: ImportOptions) -> Iterator[ParsedEvent]:
     head = [text for text, *_ in islice(_lines(path, options), _DETECTION_LINES)]
     format = FORMATS[options.format] if options.format else detect(head)
     if format is None:
-        raise UnrecognisedLog(f"{path}: not a log in a format that is known")
+        raise UnrecognisedLog(f"{path}: not in a known log format")
     named = parse_path(path.resolve())
     place = None
     if format.name != "jsonl":  # each line of our own export names its own place
         network = options.network or named.network or options.default_network
         if network is None:
-            raise UnrecognisedLog(f"{path}: of which network? say --network NAME")
+            raise UnrecognisedLog(f"{path}: which network is it of? Name it with --network")
         parsed = (each for each in map(format.parse, head) if isinstance(each, ParsedLine))
         in_lines = (each.channel for each in parsed if each.channel)
         channel = options.channel or named.channel or next(in_lines, None)
         if channel is None:
-            raise UnrecognisedLog(f"{path}: of which channel? say --channel NAME")
+            raise UnrecognisedLog(f"{path}: which channel is it of? Name it with --channel")
         place = Place(network, channel)
     dates = DateTracker(options.zone, named.day)
     for number, (text, is_cut, position) in enumerate(_lines(path, options), 1):

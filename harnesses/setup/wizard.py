@@ -60,11 +60,11 @@ class Wizard:
         if self.file.exists():
             if self.given.yes:
                 raise TendrilError(
-                    f"{self.file} exists and stays as it is; remove it, or name another by --config"
+                    f"{self.file} exists already; remove it, or name another file with --config"
                 )
             typer.confirm(f"{self.file} exists. Replace it?", abort=True)
         if not self.given.yes:
-            typer.echo("Press Enter for the answer in brackets, Ctrl-C to leave all as it is.")
+            typer.echo("Press Enter to accept the answer in brackets, Ctrl-C to cancel.")
         self.ask_for_model()
         public = self.ask_for_network()
         self.ask_for_pages()
@@ -115,7 +115,7 @@ class Wizard:
             self._check_model(answer)
         self.tables["model"] = self._model_table(answer)
         if "upstream" in self.tables["model"] and not self.given.yes:
-            self.tables["model"] |= self._secret("Its API key, if it wants one", "upstream_key")
+            self.tables["model"] |= self._secret("Its API key, if it needs one", "upstream_key")
 
     def ask_for_network(self) -> PublicNetwork | None:
         """Ask for the IRC network, and what the bot needs there; return it if it is a known one."""

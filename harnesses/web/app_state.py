@@ -137,8 +137,8 @@ class AppState:
         if not viewer.may_say:
             raise HTTPException(
                 403,
-                "This token may not say anything: whoever runs this site can set say = true in its"
-                " table [web.tokens.NAME] or [web.accounts.NAME].",
+                "This token may not say anything: the operator of this site can set say = true in"
+                " its table [web.tokens.NAME] or [web.accounts.NAME].",
             )
         try:
             wanted = Query(scope=viewer.scope).in_channel(ChannelName.parse_channel(channel))

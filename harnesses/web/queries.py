@@ -20,7 +20,7 @@ from harnesses.web.auth.middleware import INDEXABLE
 from harnesses.web.settings import place_of
 from llm.retrieval import Retrieval
 from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import Event, Place, Scope
+from storage.chat_log.event import NICK_GAP, Event, Place, Scope
 from storage.chat_log.event_table import Query
 from storage.db.errors import StorageError
 from storage.log import ChatLog
@@ -49,7 +49,10 @@ def _moment(value: Any) -> Any:
 Moment = Annotated[AwareDatetime, BeforeValidator(_moment)]
 Id = Annotated[int, Field(ge=0, le=_MAX_ID)]
 Limit = Annotated[int, Param(ge=1, le=500, description="maximum number of results")]
-Nick = Annotated[str | None, Param(max_length=100, description="only this nick", examples=["ada"])]
+WithoutGap = BeforeValidator(lambda nick: nick.replace(NICK_GAP, "") if nick else nick)
+Nick = Annotated[
+    str | None, Param(max_length=100, description="only this nick", examples=["ada"]), WithoutGap
+]
 
 
 def _channel_query(
@@ -158,7 +161,7 @@ async def search_by_meaning(retrieval: Retrieval, text: str, within: Query) -> S
     if not retrieval.knows_meaning:
         raise HTTPException(
             422,
-            "mode: lines are not searched by meaning here; whoever runs this site can set"
+            "mode: lines are not searched by meaning here; the operator of this site can set"
             " STORAGE_SEMANTIC=true",
         )
     try:

@@ -257,7 +257,7 @@ async def _links(window: LogWindow, query: Query, person: str) -> str | QuotedAn
     linked = [event for event in linked if not window.line_filter.leaves_out(event)]
     if not linked:
         who = f" by {window.quoting.nick(person)}" if person else ""
-        return f"I find no link{who} here."
+        return f"I found no link{who} here."
     shown = tuple(linked[-_MAX_LINKS:][::-1])
     return QuotedAnswer("", shown, shown, window.quoting)
 
@@ -266,7 +266,7 @@ ENTRY_POINT_GROUP = "terrarium.answerers"
 
 TOO_SMALL = Unsure.sentence
 CANNOT = "I cannot do that; I can only answer questions and search the log."
-ONLY_ENGLISH = "My model is too small for other languages than English; please ask in English."
+ONLY_ENGLISH = "My model is too small for languages other than English; please ask in English."
 NO_REMINDERS = "I cannot set that reminder here."
 NO_TIME = 'When? Say it like "remind me in 20 minutes to ..." or "remind me tomorrow at 9 to ...".'
 TAKEN_NOTE = "I see."
@@ -274,7 +274,7 @@ SELF = (
     "I am a bot: a program with a small language model. I work out sums, units, dates and times,"
     " and answer simple questions."
 )
-NOT_SAID = "I find nothing about that in what was said here."
+NOT_SAID = "I find nothing about that in the log here."
 
 _ASKED = frozenset({"follow_up", "general"})
 """The kinds of questions that a tiny model is asked: what follows up may be general, too."""
@@ -288,7 +288,7 @@ COURTESIES = {
     "how_are_you": "I am fine, thank you.",
     "praise": "Thank you.",
     "sorry": "No problem.",
-    "insult": "Sorry; my model is small. I am better at finding what was said here.",
+    "insult": "Sorry; my model is small. I am better at searching the log.",
     "laugh": ":)",
     "test": "Yes, I am here.",
     "other": "I see.",

@@ -29,7 +29,7 @@ class Busy(ModelError):
 class BudgetSpent(Busy):
     """A daily budget or quota is used up."""
 
-    sentence = "What I may use today is used up; please ask again tomorrow."
+    sentence = "My budget for today is used up; please ask again tomorrow."
 
 
 class TimedOut(ModelError):
@@ -53,13 +53,13 @@ class ContextTooLong(ModelError):
 class SetupError(ModelError):
     """An error that only the operator can fix; the message says how."""
 
-    sentence = "My model is not set up right; please tell my operator."
+    sentence = "My model is misconfigured; please tell my operator."
 
 
 class KeyRefused(SetupError):
     """The server refuses our key as missing or wrong (401, 403)."""
 
-    sentence = "My key is refused; please tell my operator."
+    sentence = "My key is rejected; please tell my operator."
 
     def __init__(self, url: str) -> None:
         super().__init__(
@@ -75,7 +75,7 @@ class BadEngine(SetupError):
 class RequestRejected(ModelError):
     """The server answered with any other error, of HTTP `status`, which a retry does not fix."""
 
-    sentence = "My model's server cannot deal with this question; please tell my operator."
+    sentence = "My model's server cannot handle this question; please tell my operator."
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

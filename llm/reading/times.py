@@ -57,7 +57,7 @@ _PARTS: Mapping[str, time] = {  # of the day, and the time that stands for them
     "night": time(21),
 }
 _VAGUE = ("vague", "next_week")  # categories of words that name no day: "next month"
-_NO_RECURRENCE = f"I cannot repeat that. What I can repeat is: {EXAMPLE_RECURRENCES}."
+_NO_RECURRENCE = f"I cannot repeat that. I can repeat, for example: {EXAMPLE_RECURRENCES}."
 _ONE_TIME = (
     "That is more than one time. Set a reminder for each, or repeat one, as in: every day at 9 and"
     " 17, every monday and friday at 8."
@@ -419,14 +419,14 @@ def _once(found: _Time, now: datetime, zone: tzinfo) -> datetime:
         due = _at(each + timedelta(days=later), clock, zone)
         if due > now or not (day.is_weekday or day.is_of_any_month):
             return due
-    raise NotUnderstood(f"{day.words} is no date." if due is None else "That time has passed.")
+    raise NotUnderstood(f"{day.words} is not a date." if due is None else "That time has passed.")
 
 
 def _time_of(clock: ClockTime, part: str) -> tuple[time, int]:
     """Return the time of day in a part of the day. Raises NotUnderstood."""
     if (found := clock.time_in(part)) is None:
         said = f"{clock.hour} {clock.half}m" if clock.half else f"{clock.hour}:{clock.minute:02}"
-        raise NotUnderstood(f"{said} is no time of day.")
+        raise NotUnderstood(f"{said} is not a time of day.")
     return found
 
 

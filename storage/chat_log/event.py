@@ -35,6 +35,9 @@ class EventType(StrEnum):
 
 
 SPOKEN = frozenset(map(EventType, SPOKEN_TYPES))
+NICK_GAP = "\u200b"
+"""Stands in the nicks of quotes, so that no client highlights them to their owners; people copy it
+with the nick."""
 CHANNEL_PREFIXES = "#&+!"
 """The first characters of channel names (RFC 2811, section 2.1); any other name is private."""
 

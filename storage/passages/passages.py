@@ -7,6 +7,7 @@ the log whatever their words, and those near in meaning are scored one by one
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ from storage.passages.words import (
     QuestionWord,
     QuestionWords,
     asks,
+    plain,
     question_words,
 )
 from storage.search.planner import LineConditions
@@ -284,7 +286,9 @@ def find_mentions(
     words, found = search.asked.words, search.run(within.limit)
     count = max(search.count(words), sum(each.has_all for each in found.items))
     alone = () if count else tuple(search.count([word]) for word in words)
-    return Mentions(tuple(word.forms[0] for word in words), found, count, alone)
+    typed = {plain(word): word for word in re.findall(r"[\w'’-]+", text)}
+    shown = tuple(typed.get(word.forms[0], word.forms[0]) for word in words)
+    return Mentions(shown, found, count, alone)
 
 
 class PassageSearch:

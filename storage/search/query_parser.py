@@ -26,6 +26,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum, StrEnum
 from string import punctuation
 
+from storage.chat_log.event import NICK_GAP
 from storage.text_index.words import words
 
 _PIECE = re.compile(
@@ -119,6 +120,7 @@ def parse(text: str, mode: Mode = Mode.AND, *, now: datetime, zone: tzinfo = UTC
     """Parse a search. `now` is an aware time; dates, and times without a zone, are in `zone`."""
     # Databases take no lone surrogates, and a NUL would end a query of FTS5.
     text = text.encode("utf-8", "replace").decode().replace("\0", " ")
+    text = text.replace(NICK_GAP, "")
     if mode is Mode.PHRASE:
         term = _quoted_term(text.replace('"', " "))
         return ParsedQuery(clauses=(Clause(include=(term,)),) if term else ())

@@ -46,7 +46,7 @@ async def test_a_key_made_while_it_runs_locks_out_nobody_at_home(tmp_path: Path)
         wrong = {"MODEL_UPSTREAM": script.url, "AGENT_API_KEY": "wrong"}
         looked = await terrarium("doctor", "--data", ".", cwd=tmp_path, **wrong)
         assert looked.status == 1
-        assert "refuses the key; correct AGENT_API_KEY" in looked.out
+        assert "rejects the key; correct AGENT_API_KEY" in looked.out
         running.process.send_signal(signal.SIGINT)
         assert await running.ended() == 0
         assert not (tmp_path / "run" / "up.json").exists()

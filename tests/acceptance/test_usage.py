@@ -22,7 +22,7 @@ from tests.kit.server_keys import bearer
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
-SPENT = "What I may use today is used up; please ask again tomorrow."
+SPENT = "My budget for today is used up; please ask again tomorrow."
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

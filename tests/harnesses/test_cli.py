@@ -177,8 +177,8 @@ async def test_doctor_says_that_a_key_is_refused(tmp_path: Path) -> None:
         Starlette(routes=[Route("/{path:path}", guarded, methods=["GET", "POST"])])
     ) as url:
         for key, wanted in (
-            ("", "asks for a key; set"),
-            ("wrong", "refuses the key; correct"),
+            ("", "requires a key; set"),
+            ("wrong", "rejects the key; correct"),
             ("right", ""),
         ):
             model = {"MODEL_UPSTREAM": url, "MODEL_UPSTREAM_KEY": key}

@@ -72,7 +72,7 @@ async def test_a_forgetting_that_is_not_finished_goes_on_at_the_next_start(tmp_p
                 assert answer.startswith("Not finished: ")
                 assert "I go on with it by myself" in answer
                 again = await zoe.told(".forget me")
-                assert again.startswith("There is nothing more in the log that I know to be yours.")
+                assert again.startswith("Nothing else in the log is known to be yours.")
                 assert "I go on with it by myself" in again
                 busy.execute("ROLLBACK")
         assert "web.db" in files_with(tmp_path, NICK, WORD)

@@ -94,4 +94,4 @@ def _list_facts(facts: list[Memory]) -> str:
         return "I remember no facts about you here."
     shown = "; ".join(f"{fact.key} = {fact.text}" for fact in facts[:_MAX_FACTS])
     more = f"; and {len(facts) - _MAX_FACTS} more" if len(facts) > _MAX_FACTS else ""
-    return f"I remember about you here: {shown}{more}."
+    return f"I remember these facts about you here: {shown}{more}."

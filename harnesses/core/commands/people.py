@@ -85,16 +85,18 @@ class WaitingTells(Generic[R]):
         Raises StorageError."""
         line = await request.pending_event.wait_visible()
         if not line:
-            return PrivateReply("I keep no messages for others in a place that is not logged.")
+            return PrivateReply("I keep no messages for others where nothing is logged.")
         last = await self.last_line(request, nick, request.place.network)
         if last is None:
-            return PrivateReply(f"I know no {nick}: I tell only people who have spoken here.")
+            return PrivateReply(
+                f"I do not know {nick}: I can only tell people who have spoken here."
+            )
         private = request.private or is_private(request.place.channel)
         who = Identity.from_event(last)
         # Those cannot be told apart from whoever has their nick, see `deliver`.
         if private and (not (who.account or who.host) or self._medium.is_bridged(request, who)):
             return PrivateReply(
-                f"I can tell {last.nick} nothing in private, as I know only the nick; say it on"
+                f"I cannot tell {last.nick} in private, because I only know the nick; say it on"
                 f" {last.channel}."
             )
         recipient = Owner(last.network, last.nick, last.user, last.host, last.account)

@@ -17,8 +17,8 @@ from storage.db.errors import StorageError
 from storage.privacy.erasure import Person
 
 _GOING_ON = (
-    "a file cannot be written just now. I go on with it by myself, each hour and at each start,"
-    " until nothing is left; asking again makes me try at once."
+    "a file cannot be written now. I will try again every hour and at each start until nothing is"
+    " left; if you ask again, I will try at once."
 )
 
 _MOST_CONVERSATIONS = 10_000  # of one person
@@ -37,12 +37,12 @@ class PrivacyCommands(Generic[R]):
         if who.bridged:
             return PrivateReply(BRIDGED)
         if request.words and request.words.lower() != "off":
-            return PrivateReply("Nobody can ask that for others: for yourself write only nolog.")
+            return PrivateReply("You can only opt out yourself: write just nolog.")
         if not self._medium.is_logged(request):
             prefix = self._medium.prefix(request.place)
             return PrivateReply(
-                "What you write here is not logged. I remember our conversation;"
-                f" {prefix}clear deletes it, {prefix}forget me also what you told me to remember."
+                f"Nothing you write here is logged. I do remember our conversation; {prefix}clear"
+                f" deletes it, {prefix}forget me also the facts about you."
             )
         await request.pending_event.wait_visible()  # what was said before is in the log
         privacy = self._medium.tendril.privacy
@@ -89,7 +89,7 @@ class PrivacyCommands(Generic[R]):
                 return PrivateReply(f"Not finished: {_GOING_ON}")
             return PrivateReply(
                 f"Forgotten: {counted(gone.events, 'event')} of yours, with my replies to them and"
-                " my quotes of them."
+                " quotes of them."
             )
         if words[:1] == ["me"]:
             return PrivateReply(await self._asked_back(person, self._medium.prefix(request.place)))
@@ -125,17 +125,17 @@ class PrivacyCommands(Generic[R]):
         if not kept:
             # An unfinished erasure may be theirs: once their events are gone, nobody can tell.
             if await privacy.finish_earlier():
-                found = "I have nothing that I know to be yours."
+                found = "I know of nothing that is yours."
             else:
                 found = (
-                    "There is nothing more in the log that I know to be yours. An earlier deletion"
+                    "Nothing else in the log is known to be yours. An earlier deletion"
                     f" is still unfinished: {_GOING_ON}"
                 )
             return found + _identity_text(person)
         word = privacy.confirmation_word(person)
         return (
             f"This permanently deletes {counted(kept.events, 'event')} of yours, my replies to"
-            f" them and my quotes of them, and {counted(kept.reminders, 'reminder')}."
+            f" them and quotes of them, and {counted(kept.reminders, 'reminder')}."
             f"{_identity_text(person)} To confirm, write within two minutes: {prefix}forget me"
             f" {word}"
         )
@@ -145,5 +145,5 @@ def _identity_text(person: Person) -> str:
     """Return a sentence on which lines count as the person's."""
     mask = f"{person.nick}!{person.user}@{person.host}"
     if person.account:
-        return f" Yours are the lines of the account {person.account} and of {mask}."
-    return f" Yours are the lines of {mask}."
+        return f" Yours are all lines by the account {person.account} and by {mask}."
+    return f" Yours are all lines by {mask}."

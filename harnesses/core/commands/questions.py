@@ -126,7 +126,7 @@ class QuestionCommands(Generic[R]):
         """compact: keep only the newest turns of our conversation"""
         turns = await self._medium.tendril.turns.compact(request.conversation)
         return (
-            f"I have dropped the oldest {counted(turns, 'turn')}."
+            f"I dropped the oldest {counted(turns, 'turn')}."
             if turns
             else "Our conversation is already short."
         )
@@ -142,7 +142,7 @@ class QuestionCommands(Generic[R]):
             return "Stopped."
         prefix = self._medium.prefix(request.place)
         return PrivateReply(
-            f"There is nothing to stop ({prefix}reminders lists what can be cancelled)."
+            f"There is nothing to stop. {prefix}reminders lists reminders to cancel."
         )
 
     async def more(self, request: R) -> Reply:
@@ -154,8 +154,10 @@ class QuestionCommands(Generic[R]):
         return "pong"
 
     async def version(self, request: R) -> Reply:
-        """version: my version"""
-        return f"Terrarium {__version__}"
+        """version: my version and model"""
+        catalog = self._medium.tendril.resources.catalog
+        model = await catalog.shown_name(self._medium.model(request))
+        return f"Terrarium {__version__}" + (f", model {model}" if model else "")
 
     async def _plain_command(self, request: R, reading: Reading) -> tuple[Command[R], R] | None:
         """Return the command that a question asks for in plain words, with the request

@@ -17,7 +17,7 @@ from harnesses.core.tendril.status import web_address
 from harnesses.core.tendril.turn import Action, TurnResult
 from llm.reading.reading import Reading, words_beside_frame
 from llm.tools.consent import Rights
-from storage.chat_log.event import Identity, PendingEvent, Place, Scope
+from storage.chat_log.event import NICK_GAP, Identity, PendingEvent, Place, Scope
 from storage.queues.reminders import Owner
 
 ASK_COMMAND = "terrarium"
@@ -58,7 +58,7 @@ def parse_command(
 
     In private, any other text is a question as well. Return None for everything else.
     """
-    said = text.strip()
+    said = text.replace(NICK_GAP, "").strip()
     if command := _with_prefix(said, prefix):
         return command
     words = _words_to(nicks, said)

@@ -34,7 +34,7 @@ class ResearchCommands(Generic[R]):
                 place = await service.stop(asked)
                 if place == request.place:
                     return "Stopped."
-                return PrivateReply("Stopped." if place else "None is running.")
+                return PrivateReply("Stopped." if place else "No research is running.")
         if not medium.keeps(request):
-            return PrivateReply("I keep nothing of what you say here, so I cannot write a report.")
+            return PrivateReply("Nothing you say here is stored, so I cannot write a report.")
         return await service.start(asked)

@@ -55,7 +55,7 @@ def command(
         given = [name for name in names if isinstance(name, str)] or [method.__name__]
         for name in given:
             if not (name.isascii() and name.isalpha() and name.islower()):
-                raise ValueError(f'"{name}" cannot be a command: it needs lower-case letters only')
+                raise ValueError(f'"{name}" cannot be a command: use lower-case letters only')
         setattr(method, _MARK, (given, needs))
         return method
 
@@ -142,7 +142,7 @@ class CommandTable(Generic[R]):
                 return PrivateReply(f"There is no command {name[:30]}; {prefix}help lists them.")
             return prefix + " ".join((self.known[name].__doc__ or "").split())
         general = " ".join(f"{prefix}{each}" for each in self.known if each not in hidden)
-        lines = [f"{general} ({prefix}help COMMAND: what it does)"]
+        lines = [f"{general} ({prefix}help COMMAND explains one)"]
         if request.admin and hidden:
             lines.append(f"for admins: {' '.join(f'{prefix}{each}' for each in hidden)}")
         return "\n".join(lines)

@@ -63,9 +63,9 @@ async def run_checks(config: Config) -> list[CheckResult]:
             await _check_server(config, http),
         ]
     if endpoint := plan.endpoint:
-        text = f"{endpoint.host} port {endpoint.port} takes connections"
+        text = f"{endpoint.host} port {endpoint.port} accepts connections"
         if missing := await irc_accepts(endpoint):
-            hint = "`terrarium up` brings it along" if endpoint.embedded else "see [irc] server"
+            hint = "`terrarium up` starts it" if endpoint.embedded else "see [irc] server"
             text = f"{missing}; {hint}"
         findings.append(CheckResult("irc server", not missing, text))
     findings += check_mcp_servers(config)
@@ -92,7 +92,7 @@ async def _check_model(
     key = secret.get_secret_value() if secret else None
     for url in urls:
         if await _is_refused(http, url, key, anthropic=model["api"] == "anthropic"):
-            what = "refuses the key; correct" if key else "asks for a key; set"
+            what = "rejects the key; correct" if key else "requires a key; set"
             text = f"{url} {what} MODEL_UPSTREAM_KEY ([model] upstream_key)"
             return CheckResult("model", False, text)
     return CheckResult("model", True, ", ".join(urls) or f"the hosted API of {model['api']}")
@@ -120,7 +120,7 @@ async def _check_server(config: Config, http: httpx2.AsyncClient) -> CheckResult
         hint = "`terrarium up` starts it, AGENT_API_URL names another"
         return CheckResult("server", False, f"{missing}; {hint}")
     if await _is_refused(http, url, key):
-        what = "refuses the key; correct" if key else "asks for a key; set"
+        what = "rejects the key; correct" if key else "requires a key; set"
         return CheckResult("server", False, f"{url} {what} AGENT_API_KEY ([agent] api_key)")
     if missing := await ask_for_token(http, url, key, agent.model):
         return CheckResult("server", False, f"{url}: {missing}")
@@ -142,7 +142,7 @@ def check_mcp_servers(config: Config) -> list[CheckResult]:
         said = [each for each in reports if each and each.is_fresh]
         away = [each for each in said if name in each.mcp_troubles]
         users = ", ".join(each.name for each in said)
-        text = f"used by {users}" if users else "no tendril that may use it runs"
+        text = f"used by {users}" if users else "no tendril that may use it is running"
         if away:
             text = "; ".join(f"not connected to {e.name}: {e.mcp_troubles[name]}" for e in away)
         found.append(CheckResult(f"mcp {name}", not away, text))

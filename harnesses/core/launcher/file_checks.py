@@ -30,7 +30,7 @@ def check_data(config: Config) -> CheckResult:
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         hint = "change its owner or choose another with --data DIR"
         return CheckResult("data", False, f"{folder} cannot be written; {hint}")
-    return CheckResult("data", True, f"{data}" if data.exists() else f"{data} will be made")
+    return CheckResult("data", True, f"{data}" if data.exists() else f"{data} will be created")
 
 
 def check_privacy(config: Config) -> CheckResult:
@@ -97,7 +97,7 @@ def check_databases(config: Config) -> CheckResult:
         except StorageError as error:
             return CheckResult("database", False, str(error))
         stores = ", ".join(f"{name} (version {version})" for name, version in versions.items())
-        text = stores or "new, tables are made at the first start"
+        text = stores or "new: its tables are created at the first start"
         return CheckResult("database", True, f"{address}: {text}")
     data = config.data
     files = sorted({*data.glob("*.db"), *filter(Path.exists, [log_path(config)])})

@@ -38,7 +38,7 @@ PROBE_SESSION = "first-token"
 
 _REFUSED = (401, 403)
 _KEY_HINT = (
-    "the agent server refuses its key; make one with `terrarium keys create NAME` and set it as "
+    "the agent server rejects its key; make one with `terrarium keys create NAME` and set it as "
     "AGENT_API_KEY ([agent] api_key)"
 )
 
@@ -201,7 +201,7 @@ def describe_model(card: ModelCard) -> str:
     elif size:
         name += f" ({size / 1e6:.0f}M)"
     if card.chooses_tools is None:
-        abilities = "answers; whether it uses tools well is being tested"
+        abilities = "answers; its use of tools is being tested"
     elif card.chooses_tools:
         abilities = "answers, tools, memory"
     else:

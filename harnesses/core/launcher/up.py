@@ -128,7 +128,7 @@ async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) ->
         notify_systemd("READY=1\nSTATUS=waiting for the model")
         tasks.create_task(_watch(http, plan.server))
         for away in await unreachable(http, plan.upstream):
-            say(f"no model answers at {away}; going on, it may come later")
+            say(f"no model answers at {away} yet; starting without it")
         checks: dict[str, Check] = {"server": partial(server_ready, http, plan.server)}
         if plan.endpoint and plan.endpoint.embedded:
             checks["ircd"] = partial(irc_accepts, plan.endpoint)

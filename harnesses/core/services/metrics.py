@@ -49,7 +49,9 @@ class TendrilMetrics:
         if name in known:
             return
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a metric: small letters, digits and _")
+            raise ValueError(
+                f"{name!r} is not the name of a metric: use lower-case letters, digits and _"
+            )
         if len(known) >= MAX_METRICS:
             raise ValueError(f"a tendril has at most {MAX_METRICS} counters and as many gauges")
 

@@ -183,7 +183,7 @@ class ReminderService:
             raise NotUnderstood("Only the person themselves can ask for a repeated reminder.")
         # Erasing the asker's line removes their words from what others have.
         if not await asker.question_event_id():
-            raise NotUnderstood("I keep no reminders for others in a place that is not logged.")
+            raise NotUnderstood("I keep no reminders for others where nothing is logged.")
         known = await self._kept.for_owner(other.owner)
         if sum(each.text.endswith(mark) for each in known) >= _MAX_FROM_ONE:
             return f"{other.owner.nick}: not done, you have set enough reminders for them."

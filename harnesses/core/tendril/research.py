@@ -86,12 +86,14 @@ class ResearchService:
         """Start a research; return the confirmation, or why it cannot be. Raises StorageError."""
         requester, question = asked.requester, " ".join(asked.question.split())
         if len(question) > MAX_QUESTION:
-            return f"A question for a research has at most {MAX_QUESTION} characters."
+            return f"A research question can have at most {MAX_QUESTION} characters."
         if not asked.address:
-            return "A report is a web page, and my web pages do not run; please tell my operator."
+            return (
+                "A report is a web page, and my web pages are not running; please tell my operator."
+            )
         known = await self._reports.of_person(asked.payer)
         if any(report.is_open for report in known):
-            return "I am still at work on your last one; let me finish or stop that first."
+            return "I am still working on your last one; wait for it, or stop it first."
         network = requester.place.network
         if await self._reports.count_open(network) >= MAX_OPEN:
             return "Too many people are already waiting for a report; please ask again later."
@@ -102,7 +104,7 @@ class ResearchService:
         payload = {"report": token, "prefix": asked.prefix, "nicks": list(asked.nicks)}
         payload["link"] = link = f"{asked.address}/research/{token}"
         await self._resources.jobs.add(_STEP, payload, key=f"{token}/0", lane=_LANE)
-        told = "I will say so here when it is done" if self._say else "The page shows how far it is"
+        told = "I will say so here when it is done" if self._say else "The page shows its progress"
         return f"I am on it. {told}: {link}"
 
     async def list_text(self, asked: ResearchRequest) -> str:
@@ -118,7 +120,7 @@ class ResearchService:
                 state = at_work if report.is_open else "done"
                 link = f" {asked.address}/research/{report.id}" if asked.address else ""
                 lines.append(f"“{_short(report.question)}”: {state}{link}")
-        return "\n".join(lines) or "You have asked for no report here."
+        return "\n".join(lines) or "You have not asked for a report here."
 
     async def stop(self, asked: ResearchRequest) -> Place | None:
         """End the open research of the requester, wherever they have asked for it, keeping what it

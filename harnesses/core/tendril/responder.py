@@ -38,7 +38,7 @@ LOST = "I have lost the thread; please ask the whole question."
 TOO_SMALL = (
     "My model is too small to read files; please write the lines that matter into your question."
 )
-BLIND = "My model cannot look at images; please tell me in words what is in it."
+BLIND = "My model cannot look at images; please describe it in words."
 
 _log = structlog.get_logger()
 

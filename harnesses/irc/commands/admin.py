@@ -72,7 +72,7 @@ class AdminCommands:
         mask = mask_of(request.words.split()[0])
         await self._services.overrides.set_ignored(request.network.name, mask, on=True)
         await self._note(request, "ignore", mask)
-        return PrivateReply(f"I ignore {mask} from now on.")
+        return PrivateReply(f"I now ignore {mask}.")
 
     async def unignore(self, request: IrcRequest) -> Reply:
         """unignore NICK or MASK: stop ignoring them"""

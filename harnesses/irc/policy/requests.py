@@ -25,6 +25,7 @@ from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import Networks
 from storage.chat_log.event import (
+    NICK_GAP,
     Event,
     EventType,
     Identity,
@@ -333,7 +334,7 @@ def is_person(who: Identity, fold: Casemap) -> bool:
 
 def without_highlight(nick: str) -> str:
     """Return a nick with a zero-width space in it, so that it does not highlight its owner."""
-    return f"{nick[:1]}\u200b{nick[1:]}"
+    return f"{nick[:1]}{NICK_GAP}{nick[1:]}"
 
 
 @dataclass(slots=True)

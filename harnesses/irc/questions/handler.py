@@ -31,7 +31,7 @@ from llm.reading.reading import Reading
 from llm.skills.registry import TEACH
 from storage.chat_log.event import PendingEvent
 
-STILL_AT_IT = "still at it, one moment."
+STILL_AT_IT = "still working on it, one moment."
 """The line that says so, while no tool says what is being done."""
 
 TYPING_AFTER, TYPING_INTERVAL = 1.0, 3.0

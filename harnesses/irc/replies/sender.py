@@ -290,7 +290,7 @@ class MessageSender:
         """Tell the person by NOTICE why the server refused the answer on the channel, if it did."""
         if reason is not None and target.nick and not target.is_direct:
             why = sanitize(reason).replace("\n", " ")[:200]
-            await self.notice(target, f"I cannot answer there, as the server says: {why}")
+            await self.notice(target, f"I cannot answer there; the server says: {why}")
 
     async def _beginning(
         self, target: Target, answer: ComposedAnswer, already: int
@@ -396,11 +396,12 @@ class MessageSender:
     async def notice(self, target: Target, text: str) -> None:
         """Send `text` to the person alone, by NOTICE.
 
-        It names the channel that it is about, as clients differ in where they show a NOTICE.
+        Each line names the channel that it is about: clients differ in where they show a NOTICE.
         """
         where = "" if target.is_direct else f"[{target.recipient}] "
+        text = "\n".join(f"{where}{line}" for line in sanitize(text).split("\n"))
         try:
-            sent = await target.network.say("NOTICE", target.nick, where + sanitize(text))
+            sent = await target.network.say("NOTICE", target.nick, text)
         except IrcError as error:
             _log.warning("irc.not_sent", network=target.network.name, error=str(error))
             return

@@ -61,7 +61,7 @@ def login_problem(session: Session) -> str:
     if is_logged_in or not (settings.sasl_username or settings.sasl_required):
         return ""
     if not sasl.is_wanted:
-        return "no way to log in can be used: a password needs tls = true, or sasl that names PLAIN"
+        return "no login method can be used: a password needs tls = true, or sasl that names PLAIN"
     return sasl.failure or "the server offers no SASL"
 
 

@@ -108,7 +108,7 @@ class _Ecdsa:
         if not challenge:
             return self._user.encode()
         if len(challenge) != SHA256.digest_size:
-            raise SaslFailed(f"a challenge of {len(challenge)} bytes is none of this mechanism")
+            raise SaslFailed(f"a challenge of {len(challenge)} bytes is invalid for this mechanism")
         return self._key.sign(challenge, ec.ECDSA(Prehashed(SHA256())))
 
 
@@ -188,7 +188,7 @@ class Sasl:
         names = offered.upper().split(",")
         self._left = [name for name in self._factories if not offered or name in names]
         if not self._left:
-            self._warn("none of our mechanisms is offered", offered=offered)
+            self._warn("the server offers none of our mechanisms", offered=offered)
         return self._next()
 
     def receive(self, message: Message) -> list[Message]:
@@ -234,7 +234,9 @@ class Sasl:
         try:
             answer = base64.b64encode(mechanism.answer(base64.b64decode(text, validate=True)))
         except (SaslFailed, ValueError) as error:
-            self._warn(str(error) if isinstance(error, SaslFailed) else "a challenge is no base64")
+            self._warn(
+                str(error) if isinstance(error, SaslFailed) else "a challenge is not valid base64"
+            )
             self.server_untrusted = True
             return [Message("AUTHENTICATE", ("*",))]
         starts = range(0, len(answer), CHUNK_SIZE)

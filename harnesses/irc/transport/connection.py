@@ -418,7 +418,7 @@ def tls_context(settings: NetworkSettings) -> ssl.SSLContext:
 
 def explain(error: OSError | UnicodeError, port: int, encrypted: bool) -> str:
     """Return for people why connecting to `port` failed, with advice for TLS; never empty."""
-    text = str(error) or "no connection stood in good time"
+    text = str(error) or "no connection was established in time"
     if isinstance(error, ssl.SSLCertVerificationError) or not encrypted:
         return text
     if isinstance(error, ssl.SSLError | ConnectionAbortedError | ConnectionResetError):

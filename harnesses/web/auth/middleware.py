@@ -69,7 +69,7 @@ class SecurityMiddleware:
             refusal = refuse(
                 request,
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "Logins cannot be read or kept now; try again soon.",
+                "Logins cannot be read or stored now; try again soon.",
             )
         if scope["method"] == "HEAD":  # FastAPI's routes know only GET; uvicorn omits the body
             scope = {**scope, "method": "GET"}
@@ -198,7 +198,7 @@ def ask_to_log_in(request: Request) -> Response:
     return refuse(
         request,
         HTTPStatus.UNAUTHORIZED,
-        "Send the token of this site as `Authorization: Bearer TOKEN`; whoever runs it set it"
+        "Send the token of this site as `Authorization: Bearer TOKEN`; its operator has set it"
         " as WEB_TOKEN or as token in [web].",
         {"WWW-Authenticate": "Bearer"},
     )

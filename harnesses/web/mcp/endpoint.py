@@ -79,7 +79,7 @@ class McpEndpoint:
             refusal = refuse(
                 Request(scope),
                 HTTPStatus.NOT_IMPLEMENTED,
-                "This site does not serve MCP yet: whoever runs it can install the extra with"
+                "This site does not serve MCP yet: its operator can install the extra with"
                 f" {HOW_TO_INSTALL}, and restart it.",
             )
             await refusal(scope, receive, send)

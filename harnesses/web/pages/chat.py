@@ -51,19 +51,21 @@ class UploadedFile(BaseModel):
             data = base64.b64decode(self.data, validate=True)
             if data.startswith(b"%PDF-"):
                 text = (await extract(data, self.name, "pdf")).text
-                problem = "it has no text: its pages may be pictures"
+                problem = "it contains no text; its pages may be images"
             else:
                 text = data.decode("utf-8-sig")
-                problem = "it has no text" if not text.strip() else "it is no text or PDF file"
+                problem = (
+                    "it has no text" if not text.strip() else "it is neither text nor a PDF file"
+                )
         except ExtraMissing:
             text, problem = (
                 "",
-                "this site cannot read PDF files until somebody installs `terrarium-irc[pages]`",
+                "to read PDF files this site needs the extra `terrarium-irc[pages]`",
             )
         except PageUnreadable as error:
             text, problem = "", str(error)
         except ValueError:  # also of an unfit encoding
-            text, problem = "", "it is no PDF file, and no text in UTF-8"
+            text, problem = "", "it is neither a PDF file nor text in UTF-8"
         if not text.strip() or "\0" in text:
             raise HTTPException(
                 422, f"{self.name}: {problem}. Paste the lines that matter instead."

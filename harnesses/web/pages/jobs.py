@@ -47,4 +47,4 @@ async def change_job(request: Request, state: AppStateDep, visitor: VisitorDep) 
                 for action in task.actions:
                     if action == form.get("action") and await act(stores, task, action):
                         return see_other(f"/jobs?done={action.replace(' ', '+')}")
-    raise HTTPException(404, "It is gone, or has changed meanwhile: look at the list again.")
+    raise HTTPException(404, "It is gone, or has changed in the meantime: look at the list again.")

@@ -70,7 +70,7 @@ async def choose_zone(request: Request) -> Response:
     form = await read_form(request)
     name = form.get("zone", "")
     if name not in zone_names():
-        raise HTTPException(422, f"{name} is no time zone; choose one such as Europe/Vienna.")
+        raise HTTPException(422, f"{name} is not a time zone; choose one such as Europe/Vienna.")
     target = urlsplit(local_path(form.get("next", "/")))
     # A zone in the address would take precedence over the cookie.
     query = parse_qsl(target.query, keep_blank_values=True)

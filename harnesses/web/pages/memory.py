@@ -201,7 +201,7 @@ async def change_memory(request: Request, state: AppStateDep, visitor: VisitorDe
                     return refuse(request, HTTPStatus.UNPROCESSABLE_ENTITY, problem)
                 if numbers and await shelf.correct(view, numbers[0], text):
                     return see_other("/memory?done=corrected")
-    raise HTTPException(404, "It is gone, or has changed meanwhile: look at the page again.")
+    raise HTTPException(404, "It is gone, or has changed in the meantime: look at the page again.")
 
 
 def _here(visitor: Visitor) -> tuple[str, str]:

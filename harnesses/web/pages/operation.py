@@ -94,7 +94,7 @@ async def fetch_model(request: Request, state: AppStateDep) -> Response:
         await pull_model(state.tendril.client, form.get("name", ""))
     except ModelError as error:
         _log.warning("web.not_pulled", error=str(error))
-        raise HTTPException(503, "The agent server does not fetch it now; try again.") from error
+        raise HTTPException(503, "The agent server cannot download it now; try again.") from error
     return see_other("/models")
 
 

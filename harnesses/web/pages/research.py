@@ -35,7 +35,7 @@ async def show_report(
     report = await state.reports.get(token)
     scope = scope_for(viewer, report) if report else None
     if report is None or scope is None:
-        raise HTTPException(404, "There is no such report, or it is not for you.")
+        raise HTTPException(404, "There is no such report, or you may not read it.")
     events = await shown_lines(state, scope, report)
     content = report.content.without(report.content.lines - events.keys())
     response = page(

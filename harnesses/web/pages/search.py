@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from harnesses.core.permalinks import with_query
 from harnesses.web.app_state import AppStateDep, ScopeDep
-from harnesses.web.queries import MAX_QUERY_CHARS, search_by_meaning
+from harnesses.web.queries import MAX_QUERY_CHARS, WithoutGap, search_by_meaning
 from harnesses.web.rendering.timezones import ZoneDep, ZoneName
 from harnesses.web.rendering.view import page
 from llm.retrieval import NOTHING
@@ -33,7 +33,7 @@ class SearchForm:
 
     q: Annotated[str, Param(max_length=MAX_QUERY_CHARS)] = ""
     channel: Annotated[str, Param(max_length=300)] = ""
-    nick: Annotated[str, Param(max_length=100)] = ""
+    nick: Annotated[str, Param(max_length=100), WithoutGap] = ""
     month: Annotated[str, Param(pattern=f"^({_MONTH})?$")] = ""
     order: Order = Order.TIME
     mode: Literal["words", "meaning"] = "words"

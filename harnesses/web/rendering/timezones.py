@@ -34,7 +34,7 @@ def zone_names() -> frozenset[str]:
 
 def _require_zone(name: str) -> str:
     if name not in zone_names():
-        raise ValueError("is no time zone; write an IANA name such as Europe/Vienna")
+        raise ValueError("is not a time zone; write an IANA name such as Europe/Vienna")
     return name
 
 

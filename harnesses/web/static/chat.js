@@ -66,7 +66,7 @@ async function encoded(file) {
 
 async function sent(file) {
   if (isImage(file)) return { image: await encoded(file) };
-  if (file.size > MOST) throw new Error("A file has at most 2 MB; paste the lines that matter.");
+  if (file.size > MOST) throw new Error("A file can have at most 2 MB; paste the lines that matter.");
   return { file: { name: file.name.slice(-100), data: await encoded(file) } };
 }
 

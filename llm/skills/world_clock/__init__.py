@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import calendar
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import cache
@@ -18,12 +18,15 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import Field
 
+from llm.client.settings import AgentSettings
 from llm.reading.days import Day, add_duration, clock_at, day_at
 from llm.reading.numbers import Duration, duration_at
 from llm.reading.reading import words_beside_frame
 from llm.reading.vocabulary import MAX_TEXT_LENGTH, Sentence
+from llm.scheduling.cron_schedule import parse_zone
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import ToolError, tool
+from terrarium.config import Config
 
 _MOST_WORDS = 6  # tokens of a name: "america/argentina/buenos aires"
 _NO_CITIES = ("Etc/", "SystemV/", "US/", "posix/", "right/")
@@ -233,17 +236,30 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     return WorkedOut(said, is_whole=True) if said else None
 
 
-@tool(reads=True)
-async def current_time(
-    zone: Annotated[
-        str, Field(max_length=60, description='IANA zone or a large city: "Europe/Vienna", "Tokyo"')
-    ] = "UTC",
-) -> str:
-    """Tell the date and time now, in a time zone."""
-    found = zone_name(zone)
-    if found is None:
-        raise ToolError(f"there is no zone {zone}; write it as Area/City")
-    return f"{datetime.now(ZoneInfo(found)):%A %Y-%m-%d %H:%M %Z}"
+class Clock:
+    """The tool that tells the time: without a zone in that of `<now>`, `home`."""
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+
+    @tool(reads=True)
+    async def current_time(
+        self,
+        zone: Annotated[
+            str,
+            Field(max_length=60, description='IANA zone or a large city: "Europe/Vienna", "Tokyo"'),
+        ] = "",
+    ) -> str:
+        """Tell the date and time now, in the zone of <now> or another one."""
+        found = zone_name(zone) if zone else self._home
+        if found is None:
+            raise ToolError(f"there is no zone {zone}; write it as Area/City")
+        return f"{datetime.now(parse_zone(found)):%A %Y-%m-%d %H:%M %Z}"
+
+
+def create_tools(config: Config) -> Sequence[object]:
+    """Return the owner of `current_time`, in the time zone of `[agent]`."""
+    return [Clock(config.section(AgentSettings).zone_name)]
 
 
 @tool(reads=True)

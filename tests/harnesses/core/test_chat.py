@@ -47,7 +47,7 @@ REPLIES = (
     (".who", "here"),
     (".remember tea oolong", "I will remember: your tea is oolong."),
     (".recall tea", "Your tea is oolong."),
-    (".recall", "I remember about you here: tea = oolong."),
+    (".recall", "I remember these facts about you here: tea = oolong."),
     (".memory", "Our conversation here has 0 turns, and you have 0 reminders."),
     (".forget tea", "Forgotten: your tea."),
     (".remind in 2 hours stir", "I will remind you on .* .reminder 1."),

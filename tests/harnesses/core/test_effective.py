@@ -45,8 +45,9 @@ def test_no_secret_is_shown_wherever_it_stands(tmp_path: Path) -> None:
     assert values["server.admin_key"].text == values["web.token"].text == '"***"'
     assert values["model.upstream"].text == '["https://***@models.example/v1?***"]'
     assert values["irc.channels"].text == '["#open", "#closed ***"]'
-    assert 'server = "irc.libera.example"' in values["irc.networks"].text
-    assert 'prompt = "Sum up."' in values["cron.jobs"].text
+    assert values["irc.networks.libera.server"].text == '"irc.libera.example"'
+    assert values["cron.jobs.daily.prompt"].text == '"Sum up."'
+    assert values["cron.jobs.daily.deliver"].text == '"***"'
 
 
 def test_a_value_says_where_it_is_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,7 +162,7 @@ async def test_the_command_says_what_it_did_and_what_it_could_not_read(tmp_path:
     assert "1 file: 4 events imported, 0 already there, 1 line not understood" in done.out
     assert "  of libera/#frogs\n" in done.out
     assert "for example: #frogs.2024-01-01.log: what is \ufffd[31mthis" in done.out
-    assert "notes.txt: not a log in a format that is known" in done.err
+    assert "notes.txt: not in a known log format" in done.err
 
 
 async def test_a_time_zone_or_a_format_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from llm.skills.calculator.sums import ExpressionError, evaluate
 from llm.skills.dice import roll_dice
 from llm.skills.hint import HintContext
 from llm.skills.registry import MAX_QUESTION_LENGTH, TEACH, SkillRegistry, TeachingTools, lessons
-from llm.skills.world_clock import current_time, days_between
+from llm.skills.world_clock import Clock, days_between
 from llm.tools.consent import Asker
 from llm.tools.toolbox import Toolbox
 from storage.db.database import Database
@@ -81,7 +81,8 @@ def test_a_sum_runs_no_code(text: str) -> None:
 
 
 async def test_the_model_can_use_them_as_tools() -> None:
-    tools = Toolbox.from_owners(calculate, convert_unit, current_time, days_between, roll_dice)
+    clock = Clock("Asia/Tokyo")
+    tools = Toolbox.from_owners(calculate, convert_unit, clock, days_between, roll_dice)
 
     async def result(name: str, arguments: str) -> str:
         return (await tools.call(name, arguments, 5)).text.splitlines()[1]
@@ -97,6 +98,7 @@ async def test_the_model_can_use_them_as_tools() -> None:
     assert (await result("current_time", '{"zone": "Europe/Vienna"}'))[-4:].strip() in (
         *("CET", "CEST"),
     )
+    assert (await result("current_time", "{}")).endswith(" JST")
     assert "no zone" in await result("current_time", '{"zone": "Mordor"}')
     assert int(await result("roll_dice", "{}")) in range(1, 7)
 

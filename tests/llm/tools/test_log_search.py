@@ -87,6 +87,7 @@ async def test_lines_are_found_by_a_word_in_any_form_counted_and_shown_in_order_
     log: ChatLog,
 ) -> None:
     assert await search(log, "giraffe") == ["no line has giraffe"]
+    assert await search(log, "Žirafë") == ["no line has Žirafë"]
     for query in ("greenhouse", "What about the greenhouse?"):
         assert await search(log, query) == ["3 lines with greenhouse", ZOE, ADA, BOB]
     assert await search(log, "greenhouses") == ["3 lines with greenhouses", ZOE, ADA, BOB]

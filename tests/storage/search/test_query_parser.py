@@ -83,7 +83,7 @@ def test_nothing_is_asked_where_there_is_no_word(text: str) -> None:
 
 
 def test_filters_are_taken_out_of_the_words() -> None:
-    parsed = read("from:ada user:Bob -nick:eve in:#pond channel:net/#lake -in:#sea frogs")
+    parsed = read("from:a\u200bda user:Bob -nick:eve in:#pond channel:net/#lake -in:#sea frogs")
     assert parsed.nicks == {"ada", "Bob"}
     assert parsed.other_nicks == {"eve"}
     assert parsed.channels == {"#pond", "net/#lake"}

@@ -30,7 +30,7 @@ async def test_the_database_is_checked_and_the_files_are_left_alone(tmp_path: Pa
     (data / "irc.db").write_text("an old file that nobody uses")
     line = await database_line(tmp_path, url)
     assert line.startswith("ok database ")
-    assert line.endswith("new, tables are made at the first start")
+    assert line.endswith("new: its tables are created at the first start")
     async with Database.open(PostgresSchema(url, "irc")):
         pass
     line = await database_line(tmp_path, url)
@@ -71,7 +71,7 @@ SERVERS = {name: {"command": ["server"], "tendrils": ["irc", "web"]} for name in
 def test_a_server_that_a_tendril_cannot_reach_is_named_with_the_reason(tmp_path: Path) -> None:
     config = Config({"mcp": {"servers": SERVERS}}, None, tmp_path)
     assert [found.text for found in check_mcp_servers(config)] == [
-        "no tendril that may use it runs"
+        "no tendril that may use it is running"
     ] * 2
     irc, web = StatusFile(tmp_path, "irc"), StatusFile(tmp_path, "web")
     irc.mcp_troubles = lambda: {"time": "it has ended; its last words: no zone"}

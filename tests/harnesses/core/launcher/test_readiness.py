@@ -75,7 +75,7 @@ def card(**values: object) -> ModelCard:
         ),
         (
             {"weights": "tiny-1b", "parameters": 10**9, "capabilities": {"chooses_tools": None}},
-            "model tiny-1b (1B): answers; whether it uses tools well is being tested",
+            "model tiny-1b (1B): answers; its use of tools is being tested",
         ),
         (
             {"weights": "tiny-1b", "capabilities": {"chooses_tools": False}},

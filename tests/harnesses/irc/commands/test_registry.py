@@ -120,8 +120,8 @@ async def test_a_search_finds_no_questions_to_the_bot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (401, "My key is refused; please tell my operator."),
-        (503, "My model is not set up right; please tell my operator."),
+        (401, "My key is rejected; please tell my operator."),
+        (503, "My model is misconfigured; please tell my operator."),
     ],
 )
 async def test_what_only_the_owner_can_mend_is_told_to_the_owner_and_no_falsehood_to_people(

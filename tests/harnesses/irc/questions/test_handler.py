@@ -231,7 +231,7 @@ async def test_compact_shows_the_model_the_newest_turns_only(tmp_path: Path) -> 
         await alice.ask(".compact", r"Our conversation is already short\.$")
         for number in range(6):
             await alice.ask(f".terrarium number {number}", r":alice: ok$")
-        await alice.ask(".compact", r"I have dropped the oldest 2 turns\.$")
+        await alice.ask(".compact", r"I dropped the oldest 2 turns\.$")
         await alice.ask(".terrarium last", r":alice: ok$")
         asked = [*(f"alice asks: number {number}" for number in range(2, 6)), "alice asks: last"]
         assert words(script.requests[-1]) == asked

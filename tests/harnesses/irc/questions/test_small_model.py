@@ -42,7 +42,7 @@ async def test_a_tiny_model_is_not_asked_what_the_log_answers(tmp_path: Path) ->
         assert "I like frogs better than toads" in said
         script.reads = lambda _: "local"
         nothing = await ask(alice, ".terrarium where is the key to our boat house?")
-        assert nothing == "I find nothing about that in what was said here."
+        assert nothing == "I find nothing about that in the log here."
         assert await ask(alice, ".terrarium 12 * 34?") == "12 × 34 = 408"
         script.reads = lambda _: "calculation"
         assert await ask(alice, ".terrarium quick maths: 12 * 34") == "12 × 34 = 408"

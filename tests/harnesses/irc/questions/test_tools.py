@@ -172,7 +172,7 @@ async def test_a_reminder_from_others_can_be_cancelled_and_goes_with_a_line(tmp_
         assert enough == "bob: not done, you have set enough reminders for them."
         hidden = ("remind", {"when": "in 1 hour", "text": "a secret", "who": ["bob"]})
         [unlogged] = await it.ask(it.alice, "[nolog] remind bob of a secret, my dear bot", hidden)
-        assert unlogged == "error: I keep no reminders for others in a place that is not logged."
+        assert unlogged == "error: I keep no reminders for others where nothing is logged."
         await it.bob.ask(".reminders cancel 1", "Cancelled")
         assert [each.text for each in await it.reminders()] == [
             "pears (from alice)",
