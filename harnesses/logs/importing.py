@@ -29,7 +29,7 @@ from terrarium.command_line import ConfigFile, DataFolder, take_options
 from terrarium.config import Config, load
 
 _EVENTS_PER_BATCH = 2_000  # events of a transaction, for one of which the bot may have to wait
-_MAX_EXAMPLES = 3
+_MAX_EXAMPLES, _MAX_SKIPPED = 3, 10  # lines of a report
 
 OnProgress = Callable[[Path, int], None]
 """Called with a file and the number of its bytes that were read since the last call, as they are on
@@ -144,13 +144,16 @@ def import_(command: ImportCommand) -> None:
         places = ", ".join(sorted(map(str, stats.places)))
         typer.echo(strip_control_chars(f"  of {places}"))
     if stats.unwanted:
-        typer.echo(f"  {stats.unwanted} left out: of people who have opted out, or marked [nolog]")
+        typer.echo(f"  {stats.unwanted} skipped: of people who have opted out, or marked [nolog]")
     for example in stats.examples:
         typer.echo(strip_control_chars(f"  not understood, for example: {example}"))
-    for reason in stats.refused:
-        typer.echo(strip_control_chars(f"  left out: {reason}"), err=True)
+    for reason in stats.refused[:_MAX_SKIPPED]:
+        typer.echo(strip_control_chars(f"  skipped: {reason}"), err=True)
+    if more := len(stats.refused[_MAX_SKIPPED:]):
+        typer.echo(f"  skipped: {more} more", err=True)
     if stats.refused_lines:
-        typer.echo(f"  {stats.refused_lines} lines left out in all; correct them, and import again")
+        lines = counted(stats.refused_lines, "line")
+        typer.echo(f"  {lines} skipped in all; correct them, and import again")
     if missing:
         typer.echo(strip_control_chars(f"  no such file: {', '.join(missing)}"), err=True)
     if missing or stats.refused or not stats.files:

@@ -118,7 +118,7 @@ class IrcClient:
     async def answer_to(self, words: str, target: str = "Terra") -> str:
         """Say `words` to the bot or on a channel; return its answer, said or as a notice."""
         await self.say(target, words)
-        answer = r":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(?!.*still at it, one moment\.$)(.*)$"
+        answer = r":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(?!.*still working on it, one moment\.$)(.*)$"
         return (await self.expect(answer))[1]
 
     async def ping(self, room: str = "#terrarium") -> None:

@@ -97,7 +97,7 @@ async def test_whoever_guesses_words_of_others_learns_and_removes_nothing(tmp_pa
     assert len(RIGHT) == len(WRONG) == 100
     (reply,) = replies
     assert (
-        "5 events of yours, my replies to them and my quotes of them, and 0 reminders" in reply
+        "5 events of yours, my replies to them and quotes of them, and 0 reminders" in reply
     )  # one is the JOIN
     assert "Forgotten: 5 events of yours, with my replies to them" in reply
     assert before <= rows_of(tmp_path)

@@ -90,7 +90,7 @@ async def test_an_answer_that_repeats_a_line_goes_and_another_stays(tmp_path: Pa
         assert await bob.reply_to(".terrarium say that again") == f"As I said, {RETOLD}"
         assert len((await left(tendril))[1]) == 3
         assert await forget_me(zoe) == (
-            "Forgotten: 2 events of yours, with my replies to them and my quotes of them."
+            "Forgotten: 2 events of yours, with my replies to them and quotes of them."
         )
         lines, questions = await left(tendril)
         assert questions == ["where do frogs sleep?"]

@@ -112,7 +112,7 @@ async def test_commands_tell_what_there_is_and_ask_no_model(tmp_path: Path) -> N
         in done.out
     )
     assert "remember: " in done.out
-    assert "What you write here is not logged." in done.out
+    assert "Nothing you write here is logged." in done.out
     assert "There is no command nothing; .help lists them." in done.out
 
 

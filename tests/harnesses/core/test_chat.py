@@ -73,7 +73,7 @@ REPLIES = (
     (".tell zork: milk", "I know no zork: I tell only|I keep no messages for others"),
     (".ask @big why", "I have no model big."),
     (".ask @terra what is the answer to everything", "Forty-two."),
-    (".nolog for bob", "Nobody can ask that for others"),
+    (".nolog for bob", "You can only opt out yourself"),
     (".forget me", "yours|Forgotten: our conversation"),
 )
 
@@ -212,7 +212,10 @@ async def test_who_was_away_is_told_what_others_wanted_once_and_nobody_else_is(
                 assert not await Tells(tendril.database).for_person("letters", "bobby", None)
                 async with tcp(tendril, "eve") as eve:
                     await eve("hello", "<eve> hello")
-                await ada(".tell eve hi", "I know no eve: I tell only people who have spoken here.")
+                await ada(
+                    ".tell eve hi",
+                    "I do not know eve: I can only tell people who have spoken here.",
+                )
                 await ada(".ping", "pong")
                 await tendril.log.chat_log.flush()
             said = [event.text for event in await tendril.log.recent("#letters")]

@@ -34,10 +34,10 @@ def test_a_job_needs_only_a_schedule_a_prompt_and_a_place_and_there_is_none_by_d
     [
         ("schedule", "soon", "five fields"),
         ("timezone", "Mars/Olympus", "not a time zone"),
-        ("deliver", "terrarium", "no place to deliver to"),
-        ("deliver", "file:", "no place to deliver to"),
+        ("deliver", "terrarium", "not a place to deliver to"),
+        ("deliver", "file:", "not a place to deliver to"),
         ("deliver", "https://", "without a host"),
-        ("deliver", "#a\r\nQUIT", "no place to deliver to"),
+        ("deliver", "#a\r\nQUIT", "not a place to deliver to"),
         ("log", "alice", "not a channel"),
         ("prompt", "", "at least 1 character"),
         ("hours", 0, "greater than or equal to 1"),

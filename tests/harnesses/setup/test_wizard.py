@@ -62,7 +62,7 @@ async def test_the_answers_are_in_the_file_and_are_tried(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("arguments", "said", "status", "words"),
-    [(("--yes",), "", 1, "exists and stays as it is"), ((), "n\n", 1, "Replace it?")],
+    [(("--yes",), "", 1, "exists already"), ((), "n\n", 1, "Replace it?")],
 )
 async def test_an_existing_file_stays_unless_one_agrees(
     tmp_path: Path, arguments: tuple[str, ...], said: str, status: int, words: str

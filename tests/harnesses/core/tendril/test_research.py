@@ -104,7 +104,7 @@ async def test_every_claim_stands_with_a_line_that_says_it_and_no_other_is_kept(
         assert await bob.reply_to(f".research {'why ' * 200}") == (
             "A research question can have at most 400 characters."
         )
-        assert "I keep nothing" in await bob.told(f".research {QUESTION} [nolog]")
+        assert "Nothing you say here is stored" in await bob.told(f".research {QUESTION} [nolog]")
         assert re.search(f"pump.”: done http.*{token}", await bob.told(".research"))
     assert content
     assert content.claims

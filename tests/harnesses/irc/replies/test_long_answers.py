@@ -178,7 +178,7 @@ async def test_more_keeps_the_lines_that_the_server_refuses(tmp_path: Path) -> N
         await alice.ask(".terrarium count", r"\(3 more lines: \.more\)$")
         await alice.send(f"MODE {ROOM} +m")
         await alice.expect(rf"MODE {ROOM} :?\+m")
-        await alice.ask(".more", r"NOTICE alice :.*I cannot answer there, as the server says")
+        await alice.ask(".more", r"NOTICE alice :.*I cannot answer there; the server says")
         await alice.send(f"MODE {ROOM} -m")
         await alice.ask(".more", r"line 5$")
     assert said(alice)[4:] == ["alice: line 3", "line 4", "line 5"]

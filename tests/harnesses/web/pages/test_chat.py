@@ -152,7 +152,7 @@ async def test_a_file_that_cannot_be_read_says_why(chromium: Browser, tmp_path: 
         page = await visit(chromium, f"{site.url}/chat")
         answer = page.locator(".answered").last
         for name, data, problem in (
-            ("photo.bin", b"\x00\xff\xfe", "no text in UTF-8"),
+            ("photo.bin", b"\x00\xff\xfe", "nor text in UTF-8"),
             ("broken.pdf", b"%PDF-1.4 broken", "could not be taken out"),
             ("empty.txt", b"  ", "it has no text"),
         ):

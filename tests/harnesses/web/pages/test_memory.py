@@ -131,14 +131,14 @@ async def test_a_person_corrects_forgets_and_lets_it_follow(
         await oolong.get_by_text("Correct or forget").click()
         await oolong.get_by_role("textbox").fill("sencha")
         await oolong.get_by_role("button", name="Correct").click()
-        await expect(page.get_by_role("status")).to_have_text("It is corrected.")
+        await expect(page.get_by_role("status")).to_have_text("Corrected.")
         sencha = page.get_by_role("listitem").filter(has_text="sencha")
         await expect(sencha).to_contain_text("asked for, 100 % sure")
         async with Database.open(tmp_path / "irc.db") as database:
             memories = Memories(database)
             garden = await memories.load_for_prompt("irc/#garden", "~ada", "tea", 5)
             assert not garden.facts
-            await page.get_by_role("button", name="Let it follow me everywhere on irc").click()
+            await page.get_by_role("button", name="Let them follow me everywhere on irc").click()
             await expect(page.get_by_role("status")).to_be_visible()
             garden = await memories.load_for_prompt("irc/#garden", "~ada", "tea", 5)
             assert [each.text for each in garden.facts] == ["sencha"]  # what she asked for herself
@@ -148,7 +148,7 @@ async def test_a_person_corrects_forgets_and_lets_it_follow(
         secret = page.get_by_role("listitem").filter(has_text="a secret tea")
         await secret.get_by_text("Correct or forget").click()
         await secret.get_by_role("button", name="Forget").click()
-        await expect(page.get_by_role("status")).to_have_text("It is forgotten.")
+        await expect(page.get_by_role("status")).to_have_text("Forgotten.")
         assert "a secret tea" not in await texts(tmp_path)
 
 
