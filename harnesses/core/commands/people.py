@@ -32,7 +32,9 @@ class PeopleCommands(Generic[R]):
         last = await self._waiting.last_line(request, nick)
         shown = self._medium.shown_nick(last.nick if last else nick)
         if last is None:
-            return f"{shown} is here, and has said nothing." if is_here else f"I know no {shown}."
+            return (
+                f"{shown} is here, and has said nothing." if is_here else f"I do not know {shown}."
+            )
         where = "" if fold(last.channel) == fold(request.place.channel) else f" on {last.channel}"
         text = (
             f"{f'{shown} is here. Last said' if is_here else f'{shown} was last seen'}{where} on"

@@ -268,8 +268,8 @@ async def test_a_research_is_stopped_by_who_asked_wherever_they_are_and_listed_t
         here.model.hang()
         token = await ask(bob, "Terra")
         await here.model.arrived(1)
-        assert await zoe.told(".research stop") == "None is running."
-        assert await bob.told(".research") == "You have asked for no report here."
+        assert await zoe.told(".research stop") == "No research is running."
+        assert await bob.told(".research") == "You have not asked for a report here."
         assert await bob.told(".research stop") == "Stopped."
         here.model.release()
         await bob.ask(".research", rf"pump.*: done http.*{token}", "Terra")

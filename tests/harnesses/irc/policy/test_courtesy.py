@@ -89,7 +89,7 @@ async def test_a_private_message_for_a_bridged_person_is_refused_and_says_where_
         irc_member(ircd.port, "alice") as alice,
     ):
         await bridge.ask("<eve> .ping", "eve: pong")
-        refused = "I can tell eve nothing in private, .* only the nick; say it on #terrarium."
+        refused = "I cannot tell eve in private, .* only know the nick; say it on #terrarium."
         await alice.ask(".tell eve the key is under the mat", refused, room="Terra")
         await alice.ask(".tell eve lunch is ready", "I will tell")
         await bridge.ask("<eve> back", r"eve: alice wants you to know \(.*\): lunch is ready")
@@ -109,7 +109,7 @@ async def test_a_message_is_for_the_person_of_that_nick_on_the_same_network(tmp_
             irc_member(second.port, "bob") as bob,
         ):
             await bob.ask(".ping", "bob: pong")
-            assert (await alice.told(".tell bob lunch is ready")).startswith("I know no bob")
+            assert (await alice.told(".tell bob lunch is ready")).startswith("I do not know bob")
             await alice.ask(".seen bob", "ob was last seen on")
 
 
