@@ -124,7 +124,7 @@ class WebSettings(Settings):
     proxies: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_commas)] | None = Field(
         None,
         description="addresses or networks of reverse proxies whose X-Forwarded-For and"
-        " X-Forwarded-Proto count; by default this machine if public_url is set, else none",
+        " X-Forwarded-Proto are trusted; by default this machine if public_url is set, else none",
     )
     public: tuple[_Channel, ...] = Field(
         (),
