@@ -135,7 +135,7 @@ def key_of(word: str) -> str:
         return word.lower()
     if len(fits) == 1:
         return fits[0]
-    raise ValueError(f"There is no key {word!r}; there are: {', '.join(keys)}.")
+    raise ValueError(f"There is no setting {word!r}; there are: {', '.join(keys)}.")
 
 
 def value_of(key: str, text: str) -> Any:

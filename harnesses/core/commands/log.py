@@ -79,8 +79,9 @@ class LogCommands(Generic[R]):
     def _quote(self, request: R, lead: Sequence[str], events: Sequence[Event]) -> QuotingText:
         """Return lines for people, with the channels of those that were said elsewhere."""
         here, shown_nick = request.fold(request.place.channel), self._medium.shown_nick
+        zone = self._medium.tendril.agent.zone  # as in answers
         lines = (
-            f"[{event.time:%Y-%m-%d %H:%M}]"
+            f"[{event.time.astimezone(zone):%Y-%m-%d %H:%M}]"
             f"{'' if request.fold(event.channel) == here else f' {event.channel}'}"
             f" <{shown_nick(event.nick)}> {event.text}"
             for event in events

@@ -163,7 +163,7 @@ async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> No
                 "line_budget: Input should be greater than or equal to 1"
             )
             assert "no persona 'pirate'" in await root.told(".set persona pirate")
-            assert "There is no key 'colour'" in await root.told(".set colour red")
+            assert "There is no setting 'colour'" in await root.told(".set colour red")
             everywhere = "model is big on every channel of this network."
             assert await root.told(".set * model big") == everywhere
             persona = "persona You are $nick, a pirate."

@@ -6,8 +6,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from starlette.applications import Starlette
@@ -61,13 +63,18 @@ async def ask(client: IrcClient, words: str, room: str = ROOM) -> str:
 
 
 async def test_every_command_answers(tmp_path: Path) -> None:
-    async with alice_in(tmp_path, NOBODY) as (alice, _):
+    zone = "Asia/Kolkata"
+    async with alice_in(tmp_path, NOBODY, agent={"timezone": zone}) as (alice, _):
         await alice.say(ROOM, "the wiki moved to port 8443")
         await alice.ask(".search nothing like this", "alice: Nothing found")
         found = await ask(alice, ".search WIKI port")
         assert found.endswith("the wiki moved to port 8443")
         assert "alice" not in found  # a quoted nick must not highlight its owner
-        assert (await ask(alice, ".stats")).startswith("4 lines by 1 person since 20")
+        said = datetime.fromisoformat(found[1:17]).replace(tzinfo=ZoneInfo(zone))
+        assert abs(datetime.now(UTC) - said) < timedelta(hours=1)
+        copied = found.split("<")[1].split(">")[0]
+        assert await ask(alice, f".search wiki from:{copied}") == found
+        assert (await ask(alice, ".stats")).startswith("5 lines by 1 person since 20")
         assert await ask(alice, ".who") == "2 here: a\u200blice, T\u200berra"
         assert await ask(alice, ".clear") == "Forgotten: our conversation of 0 turns."
         assert await ask(alice, ".more") == "There is no more."
