@@ -51,7 +51,7 @@ class ModelConfig(Settings):
     )
     api: Api = Field(
         "openai",
-        description="what the upstream speaks: openai, or anthropic for the Messages API, whose "
+        description="protocol of the upstream: openai, or anthropic for the Messages API, whose "
         f"upstream is {ANTHROPIC} by default",
     )
     context: int | None = Field(
@@ -81,7 +81,7 @@ class ModelConfig(Settings):
         "has none, constrained for a GGUF file of yours, forced for the small default model",
     )
     vision: bool | None = Field(
-        None, description="whether the model takes pictures; by default what the upstream says"
+        None, description="whether the model takes pictures; by default as the upstream says"
     )
     reasoning: bool | None = Field(
         None,
@@ -99,7 +99,7 @@ class ModelConfig(Settings):
         "default by its number of parameters, and capable where that is unknown",
     )
     embeddings: bool | None = Field(
-        None, description="whether the upstream makes embeddings; by default what it says"
+        None, description="whether the upstream makes embeddings; by default as it says"
     )
     priority: bool = Field(
         False,

@@ -47,7 +47,7 @@ class ServerSettings(Settings):
         4 * 1024 * 1024, ge=1024, description="longest request body, in bytes"
     )
     log_prompts: bool = Field(
-        False, description="write what the model is asked to the log; private talk as well"
+        False, description="write prompts to the log; private conversations as well"
     )
 
     @field_validator("admin_key")

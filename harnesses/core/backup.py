@@ -172,7 +172,7 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
         with hold_stopped(data, "terrarium restore"):
             there = [target for target in targets.values() if target.exists()]
             if there and not force:
-                raise TendrilError(f"{there[0]} is there already; --force replaces what is there")
+                raise TendrilError(f"{there[0]} already exists; --force replaces existing files")
             for name, target in targets.items():
                 _put(folder / name, target)
     except OSError as error:

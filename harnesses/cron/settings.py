@@ -52,7 +52,7 @@ class JobSettings(NamedTable):
     timezone: ZoneName = Field(
         "UTC", description='time zone of the schedule, by its IANA name ("Europe/Vienna")'
     )
-    prompt: str = Field(min_length=1, description="what the model is asked")
+    prompt: str = Field(min_length=1, description="the prompt")
     log: Annotated[str, _valid_for(ChannelName.parse_channel)] | None = Field(
         None,
         description="channel whose log the model is shown; if nobody has spoken there, "

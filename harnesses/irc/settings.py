@@ -108,7 +108,7 @@ class NetworkSettings(Settings):
         min_length=1,
         max_length=150,
         pattern=r"^[^\x00-\x1f]*$",
-        description='Our real name, where some networks want to read whose bot it is: "LLM bot of '
+        description='Our real name; some networks require it to name the owner: "LLM bot of '
         'alice; .help"',
     )
     channels: Channels = Field(
@@ -192,8 +192,8 @@ class NetworkSettings(Settings):
         "",
         max_length=32,
         pattern=r"^[^\x00-\x1f/]*$",
-        description="Put before each answer of the model, for networks that want to see what a "
-        'model has written, such as "🤖 "',
+        description="Put before each answer of the model, for networks that require a mark, such "
+        'as "🤖 "',
     )
     admins: Words = Field(
         (),
@@ -230,8 +230,8 @@ class IrcSettings(NetworkSettings):
     line_budget: int = Field(
         4,
         ge=1,
-        description="Lines of a reply that are sent to a channel; of what a job delivers three"
-        " times as many",
+        description="Lines of a reply that are sent to a channel; three times as many of the text"
+        " of a job",
     )
     progress_after: float = Field(
         10.0,

@@ -115,7 +115,7 @@ def _sink(format: ExportFormat, target: Path | None, force: bool) -> Iterator[Si
         yield _json_lines(sys.stdout.buffer)
     elif format == "text":
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise TendrilError(f"{target} is there already; text needs a new or an empty folder")
+            raise TendrilError(f"{target} already exists; text needs a new or an empty folder")
         yield partial(_add_to_days, target)
     else:
         with atomic_write(target, force=force) as part:

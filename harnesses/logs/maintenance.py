@@ -16,7 +16,7 @@ from storage.db.database import Address, Database
 from storage.db.errors import Unavailable
 from storage.db.private_files import sync
 
-_EXISTS = "{} is there already; --force replaces it"
+_EXISTS = "{} already exists; --force replaces it"
 _PART = ".part"  # suffix of a file that is being written
 
 

@@ -73,9 +73,7 @@ class TokenSettings(NamedTable):
     channels: tuple[_Channel, ...] = Field(
         description='the channels that it opens, each as "network/#channel"'
     )
-    say: bool = Field(
-        False, description="whether whoever has it may say something there (POST /api/say)"
-    )
+    say: bool = Field(False, description="whether its holder may post there (POST /api/say)")
 
 
 class AccountSettings(NamedTable):
@@ -85,11 +83,9 @@ class AccountSettings(NamedTable):
     admin: bool = Field(
         False,
         description="whether they may use the pages for operators, and see and correct the jobs and"
-        " what is remembered of channels",
+        " memories of channels",
     )
-    say: bool = Field(
-        False, description="whether they may have the bot say something (POST /api/say)"
-    )
+    say: bool = Field(False, description="whether they may post through the bot (POST /api/say)")
     channels: tuple[_Channel, ...] | None = Field(
         None, description="the channels that it opens; all public ones if left out"
     )

@@ -69,14 +69,14 @@ class AgentSettings(Settings):
     )
     attention: dict[SignalKind, Annotated[float, Field(ge=0)]] = Field(
         default_factory=dict,
-        description="what kinds of signals weigh (docs/attention.md), by default question = 2 and"
-        " the others 0: 2 wakes the model by itself, 1.5 while half of the day's tokens are left,"
+        description="weights of the kinds of signals (docs/attention.md), by default question = 2"
+        " and the others 0: 2 wakes the model alone, 1.5 while half of the day's tokens are left,"
         " 1 together with others",
     )
     research_tokens: int = Field(
         60_000,
         ge=0,
-        description="tokens that one research may spend; then it ends with what it has found",
+        description="tokens that one research may spend; then it ends with its findings so far",
     )
     trace_days: int = Field(
         14, ge=0, description="how long the traces of turns are kept; 0: the newest 20,000"

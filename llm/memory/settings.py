@@ -17,8 +17,8 @@ class MemorySettings(Settings):
     learn: Literal["auto", "on", "off"] = Field(
         "auto",
         description="whether the model sums up conversations and notes facts, in the background; "
-        "auto: only a model that can choose tools, as smaller ones make things up. What people ask "
-        "to be remembered is remembered in any case",
+        "auto: only a model that can choose tools, as smaller ones make things up. Facts that "
+        "people ask to be remembered are stored in any case",
     )
     shared_tokens: int = Field(
         200,

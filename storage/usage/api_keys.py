@@ -73,7 +73,7 @@ class Keys(Repository):
         secret = _new_secret()
         values = _values(key, secret, is_launch=False)
         if await self._database.execute(f"{_INSERT} ON CONFLICT DO NOTHING", values) == 0:
-            raise KeyExists(f"there is a key {key.name} already; change or revoke it")
+            raise KeyExists(f"{key.name} already has a key; change or revoke it")
         return secret
 
     async def change(self, key: Key) -> bool:

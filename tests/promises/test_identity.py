@@ -68,12 +68,12 @@ async def test_whoever_takes_a_nick_has_no_part_in_its_owners_memory(tmp_path: P
         async with impostor(ircd.port, "ada") as mallory:
             await mallory.join(ROOM)
             assert "no facts about you" in await mallory.answer_to(".recall", ROOM)
-            assert "nothing of yours" in await mallory.answer_to(".recall tea", ROOM)
+            assert "nothing about you" in await mallory.answer_to(".recall tea", ROOM)
             about = [await mallory.answer_to(".memory", ROOM)]
             about.append((await mallory.expect("NOTICE ada :(.*)$"))[1])
             assert "has 0 turns" in " ".join(about)
             assert "0 turns" in await mallory.answer_to(".clear", ROOM)
-            assert "nothing of yours" in await mallory.answer_to(".forget tea", ROOM)
+            assert "nothing about you" in await mallory.answer_to(".forget tea", ROOM)
             assert "black" in await mallory.answer_to(".remember tea black", ROOM)
             script.say("I cannot know.")
             await mallory.answer_to(".ask what was my code?", ROOM)
@@ -100,7 +100,7 @@ async def test_whoever_changes_nick_keeps_the_conversation_for_themselves(tmp_pa
         await ada.rename("ada_away")
         assert "tea is oolong" in await ada.answer_to(".recall tea", ROOM)
         await mallory.rename("ada")
-        assert "nothing of yours" in await mallory.answer_to(".recall tea", ROOM)
+        assert "nothing about you" in await mallory.answer_to(".recall tea", ROOM)
         assert "tea is mate" in await mallory.answer_to(".remember tea mate", ROOM)
         await mallory.rename("mallory")
         assert "tea is mate" in await mallory.answer_to(".recall tea", ROOM)
@@ -111,7 +111,7 @@ async def test_whoever_changes_nick_keeps_the_conversation_for_themselves(tmp_pa
         await ada.expect(" QUIT ")
         async with impostor(ircd.port, "mallory") as other:
             await other.join(ROOM)
-            assert "nothing of yours" in await other.answer_to(".recall tea", ROOM)
+            assert "nothing about you" in await other.answer_to(".recall tea", ROOM)
 
 
 async def test_memory_and_an_opt_out_belong_to_the_account_under_any_nick(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_memory_and_an_opt_out_belong_to_the_account_under_any_nick(tmp_pa
         await mallory.rename("Account")
         assert await mallory.answer_to(".recall") == "I remember no facts about you here."
         assert await mallory.answer_to(".search oolong") == "Nothing found."
-        assert "nothing of yours" in await mallory.answer_to(".recall tea", ROOM)
+        assert "nothing about you" in await mallory.answer_to(".recall tea", ROOM)
         assert "logged in to Account" in await owner.answer_to(".nolog", ROOM)
         await owner.rename("away")
         await owner.say(ROOM, "not kept 1")

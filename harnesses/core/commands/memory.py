@@ -54,7 +54,7 @@ class MemoryCommands(Generic[R]):
             return f"Your {found.key} is {found.text}."
         near = [fact for fact in await mine.facts() if key in fact.key or key in fact.text.lower()]
         return PrivateReply(
-            _list_facts(near) if near else f"I remember nothing of yours called {key}."
+            _list_facts(near) if near else f"I remember nothing about you called {key}."
         )
 
     async def memory(self, request: R) -> Reply:

@@ -100,7 +100,7 @@ class PrivacyCommands(Generic[R]):
         if await memory_of(self._medium, request).forget(key):
             return PrivateReply(f"Forgotten: your {key}.")
         return PrivateReply(
-            f"I remember nothing of yours called {key}. To delete everything you have said:"
+            f"I remember nothing about you called {key}. To delete everything you have said:"
             f" {all_of_it}"
         )
 

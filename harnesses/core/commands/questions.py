@@ -58,7 +58,7 @@ def introduce(
             else "It is a small one that cannot use tools by itself"
         )
         return (
-            f"My model is {model or 'not reachable at the moment'}. {kind}, and what it says may be"
+            f"My model is {model or 'not reachable at the moment'}. {kind}, and its answers may be"
             " wrong; sums, dates, reminders and searches do not use it."
         )
     shown = f" ({model})" if model else ""

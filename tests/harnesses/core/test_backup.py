@@ -49,7 +49,7 @@ async def test_a_backup_has_all_that_was_said_when_it_began_and_only_its_owner_r
         await alice.say(ROOM, ".ping")
         await alice.expect("pong")
         await told("", "backup", "copy", cwd=tmp_path, status=0)
-        await told("is there already", "backup", "copy", cwd=tmp_path)
+        await told("already exists", "backup", "copy", cwd=tmp_path)
         await told("stop everything", "restore", "copy", cwd=tmp_path)
         dated = tmp_path / "dated"
         for old in ("2020-01-01T000000Z", "2021-01-01T000000Z", "2022-01-01T000000Z", "notes"):

@@ -240,7 +240,7 @@ def test_a_file_that_comes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
             part.write_text("ours")
             path.write_text("theirs")
 
-    with pytest.raises(TendrilError, match="is there already"):
+    with pytest.raises(TendrilError, match="already exists"):
         write()
     assert path.read_text() == "theirs"
     assert list(tmp_path.iterdir()) == [path]

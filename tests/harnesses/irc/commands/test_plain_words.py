@@ -103,7 +103,7 @@ async def test_what_is_kept_of_a_person_is_told_to_them_alone(tmp_path: Path) ->
         await it.alice.expect(r"NOTICE alice :\[#terrarium\] Our conversation here has 0 turns")
         assert "no facts" in await it.bob.told(".memory")
         await it.alice.say("Terra", ".recall name")
-        await it.alice.expect(r"NOTICE alice :I remember nothing of yours called name")
+        await it.alice.expect(r"NOTICE alice :I remember nothing about you called name")
         notes = await tendril.memory.memories.latest("irc/#terrarium", MemoryKind.NOTE, -1)
         assert [note.subject for note in notes] == [person("alice")]
 
