@@ -236,7 +236,7 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     return WorkedOut(said, is_whole=True) if said else None
 
 
-class Clock:
+class TimeTools:
     """The tool that tells the time: without a zone in that of `<now>`, `home`."""
 
     def __init__(self, home: str) -> None:
@@ -259,7 +259,7 @@ class Clock:
 
 def create_tools(config: Config) -> Sequence[object]:
     """Return the owner of `current_time`, in the time zone of `[agent]`."""
-    return [Clock(config.section(AgentSettings).zone_name)]
+    return [TimeTools(config.section(AgentSettings).zone_name)]
 
 
 @tool(reads=True)

@@ -21,7 +21,7 @@ from llm.skills.calculator.sums import ExpressionError, evaluate
 from llm.skills.dice import roll_dice
 from llm.skills.hint import HintContext
 from llm.skills.registry import MAX_QUESTION_LENGTH, TEACH, SkillRegistry, TeachingTools, lessons
-from llm.skills.world_clock import Clock, days_between
+from llm.skills.world_clock import TimeTools, days_between
 from llm.tools.consent import Asker
 from llm.tools.toolbox import Toolbox
 from storage.db.database import Database
@@ -81,7 +81,7 @@ def test_a_sum_runs_no_code(text: str) -> None:
 
 
 async def test_the_model_can_use_them_as_tools() -> None:
-    clock = Clock("Asia/Tokyo")
+    clock = TimeTools("Asia/Tokyo")
     tools = Toolbox.from_owners(calculate, convert_unit, clock, days_between, roll_dice)
 
     async def result(name: str, arguments: str) -> str:
