@@ -154,15 +154,13 @@ class DirectChat:
             results.append(result)
             return True
 
-        nowhere = PendingEvent(None)
-        nowhere.mark_settled(0)
         request = TalkRequest(
             place=Place(self.tendril.name, who.room(person_of)),
             private=True,
             who=who,
             words="",
             scope=scope,
-            pending_event=nowhere,
+            pending_event=PendingEvent.stored(0),
             admin=ADMIN in rights(),
             person=turn.person or turn.who,
             rights=rights,
@@ -341,8 +339,7 @@ class ChatTendril(Tendril):
         members = self.members(place)
         if members and who.nick not in members and ADMIN not in self.rights(who):
             return RunOutcome.ABSENT
-        pending = PendingEvent(asked)
-        pending.mark_settled(line)
+        pending = PendingEvent.stored(line, asked)
         turn = self.chat_request(LoggedLine(place, who, reminder.text, pending), reminder.text).turn
 
         if window := turn.log_window:

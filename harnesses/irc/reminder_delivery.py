@@ -36,15 +36,13 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
         return _RETRY_DELAY
     hides = services.medium.log.opt_outs.opt_out_rules.hides_person
     target = sender.target(network, place)
-    # Linked to the line that asked for it, so that erasing that line erases this one too.
-    asked = PendingEvent(None)
-    asked.mark_settled(reminder.question_event_id)
     target = replace(
         target,
         recipient=recipient,
         nick=who.nick,
         logged=target.logged and not hides(owner.network, who),
-        answers=asked,
+        # The line that asked for it, so that erasing that line erases this one too.
+        answers=PendingEvent.stored(reminder.question_event_id),
     )
     return None if await sender.say(target, text) else _RETRY_DELAY
 

@@ -281,8 +281,7 @@ async def take_over(
             line = lines[number]
             asked = policy.take_trigger(line, services.prefix(line.place))
             if asked and asked.command in QUESTION_COMMANDS:
-                pending = PendingEvent(known)
-                pending.mark_settled(known.id)
+                pending = PendingEvent.stored(known.id, known)
                 handler.answer(commands[asked.command], policy.request(line, asked.words, pending))
     for event in redactions:
         handler.on_event(event)

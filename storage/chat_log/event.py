@@ -262,6 +262,13 @@ class PendingEvent:
         self.durable: asyncio.Future[int] = loop.create_future()
         """Resolves to the id once the event is fsynced; cancelled if the event is dropped."""
 
+    @classmethod
+    def stored(cls, event_id: int, event: Event | None = None) -> PendingEvent:
+        """Return what stands for a line that is in the log already, or with the id 0 in none."""
+        pending = cls(event)
+        pending.mark_settled(event_id)
+        return pending
+
     @property
     def is_settled(self) -> bool:
         """True once the event is committed, or dropped."""

@@ -154,8 +154,7 @@ class UnaskedAnswers:
         services = self._services
         target = replace(services.sender.target(network, place), quotes=result.quotes)
         if asked:
-            answers = PendingEvent(asked)
-            answers.mark_settled(asked.id)
+            answers = PendingEvent.stored(asked.id, asked)
             target = replace(target, nick=asked.nick, answers=answers)
         plain = strip_address(to_plain(result.text).strip(), target.nick)
         text = with_mark(plain, network.settings.mark)
