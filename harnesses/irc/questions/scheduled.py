@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from harnesses.core.chat import ask_later
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.tendril.turn import TurnResult
 from harnesses.irc.policy.requests import IrcRequest, scope_of
@@ -61,8 +62,6 @@ class ScheduledQuestions:
             asked = await services.log.get(Scope.from_places(place), line)
             if asked is None:
                 return RunOutcome.ENDED  # the line that scheduled it was erased
-        pending = PendingEvent(asked)
-        pending.mark_settled(line)
         request = IrcRequest(  # as if its owner made it now
             network=network,
             place=place,
@@ -71,16 +70,15 @@ class ScheduledQuestions:
             who=who,
             words=reminder.text,
             scope=scope_of(place, services.networks.settings.channel_groups),
-            pending_event=pending,
+            pending_event=PendingEvent.stored(line, asked),
             admin=services.policy.is_admin(network, who),
             person=services.policy.key_of_person(network, who),
         )
         if not services.policy.try_acquire(request):
             return RunOutcome.LATER
-        result = await self._turn(reminder, request)
-        return RunOutcome.ASKED if result.ok else RunOutcome.LATER
+        return await self._put(reminder, request)
 
-    async def _turn(self, reminder: Reminder, request: IrcRequest) -> TurnResult:
+    async def _put(self, reminder: Reminder, request: IrcRequest) -> RunOutcome:
         services, network = self._services, request.network
         behaviour = services.behaviours.resolve(request.place)
         keeps = behaviour.logging and request.pending_event.event is not None
@@ -111,16 +109,11 @@ class ScheduledQuestions:
         window = replace(window, since=since)
         question = self._questions.turn_request(request, window, now)
         abilities = f"{question.values['abilities']}\n\n{_SCHEDULED}"
-        return await services.turns.take(
-            replace(
-                question,
-                values={**question.values, "abilities": abilities},
-                priority="background",
-                trigger="job" if keeps else "standard",
-                keeps=keeps,
-                origin=replace(request.origin, priority="background"),
-                deliver=deliver,
-                # One key for all attempts at this due time, so that none repeats effects of tools.
-                run=f"scheduled/{reminder.id}/{reminder.due.isoformat()}" if keeps else "",
-            )
+        turn = replace(
+            question,
+            values={**question.values, "abilities": abilities},
+            keeps=keeps,
+            origin=replace(request.origin, priority="background"),
+            deliver=deliver,
         )
+        return await ask_later(services.tendril, reminder, turn)
