@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from typing import ClassVar
 
 from storage.chat_log.event import Place
 from storage.connection import GIVEN, Row
@@ -65,8 +66,38 @@ _OWN = (
 )
 
 
-class Reminders(Repository):
+class PersonalRows(Repository):
+    """The rows of a `table` that belong to people, and are erased with them: `of_owner` is the
+    condition by which those of an `Owner` are found."""
+
+    table: ClassVar[str]
+    of_owner: ClassVar[str]
+
+    async def forget(self, owner: Owner) -> int:
+        """Delete all rows of a person; return how many."""
+        sql = f"DELETE FROM {self.table} WHERE {self.of_owner}"
+        return await self._database.execute(sql, asdict(owner))
+
+    async def forget_asked(self, question_event_ids: Iterable[int]) -> None:
+        """Delete the rows that these lines of the log asked for, whoever owns them."""
+        sql = f"DELETE FROM {self.table} WHERE anchor IN {GIVEN}"
+        await self._database.execute(sql, [json.dumps(list(question_event_ids))])
+
+    async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
+        """Delete all rows under a nick, an account or both, on one network or on all; return how
+        many."""
+        return await self._database.execute(
+            f"DELETE FROM {self.table} WHERE (CAST(?1 AS TEXT) IS NULL OR network = ?1)"
+            " AND (CAST(?2 AS TEXT) IS NULL OR nick = CAST(?2 AS CITEXT))"
+            " AND (CAST(?3 AS TEXT) IS NULL OR account = CAST(?3 AS CITEXT))",
+            [network, nick, account],
+        )
+
+
+class Reminders(PersonalRows):
     """The reminders in a database file."""
+
+    table, of_owner = "reminders", _OWN
 
     async def add(self, reminder: Reminder) -> Reminder | None:
         """Store a reminder and return it with its id, or return None if there are too many."""
@@ -118,25 +149,6 @@ class Reminders(Repository):
         sql = f"DELETE FROM reminders WHERE id = :id {mine}"
         return await self._database.execute(sql, values) > 0
 
-    async def forget(self, owner: Owner) -> int:
-        """Delete all reminders of an owner; return how many."""
-        return await self._database.execute(f"DELETE FROM reminders WHERE {_OWN}", asdict(owner))
-
-    async def forget_asked(self, question_event_ids: Iterable[int]) -> None:
-        """Delete the reminders that these lines of the log asked for, whoever owns them."""
-        sql = f"DELETE FROM reminders WHERE anchor IN {GIVEN}"
-        await self._database.execute(sql, [json.dumps(list(question_event_ids))])
-
-    async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
-        """Delete all reminders under a nick, an account or both, on one network or on all; return
-        how many."""
-        return await self._database.execute(
-            "DELETE FROM reminders WHERE (CAST(?1 AS TEXT) IS NULL OR network = ?1)"
-            " AND (CAST(?2 AS TEXT) IS NULL OR nick = CAST(?2 AS CITEXT))"
-            " AND (CAST(?3 AS TEXT) IS NULL OR account = CAST(?3 AS CITEXT))",
-            [network, nick, account],
-        )
-
 
 def _reminder(row: Row) -> Reminder:
     return Reminder(
@@ -173,8 +185,10 @@ _TO = (
 )
 
 
-class Tells(Repository):
+class Tells(PersonalRows):
     """The messages in a database file."""
+
+    table, of_owner = "tells", _TO
 
     async def add(self, tell: Tell) -> bool:
         """Store a message; return False if too many wait for its recipient."""
@@ -213,25 +227,6 @@ class Tells(Repository):
     async def remove(self, number: int) -> bool:
         """Delete a message; return False if there is none."""
         return await self._database.execute("DELETE FROM tells WHERE id = ?", [number]) > 0
-
-    async def forget(self, recipient: Owner) -> int:
-        """Delete what waits for a person; return how much."""
-        return await self._database.execute(f"DELETE FROM tells WHERE {_TO}", asdict(recipient))
-
-    async def forget_asked(self, question_event_ids: Iterable[int]) -> None:
-        """Delete what these lines of the log asked for."""
-        sql = f"DELETE FROM tells WHERE anchor IN {GIVEN}"
-        await self._database.execute(sql, [json.dumps(list(question_event_ids))])
-
-    async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
-        """Delete what waits for a nick, an account or both, on one network or on all; return how
-        many."""
-        return await self._database.execute(
-            "DELETE FROM tells WHERE (CAST(?1 AS TEXT) IS NULL OR network = ?1)"
-            " AND (CAST(?2 AS TEXT) IS NULL OR nick = CAST(?2 AS CITEXT))"
-            " AND (CAST(?3 AS TEXT) IS NULL OR account = CAST(?3 AS CITEXT))",
-            [network, nick, account],
-        )
 
 
 def _tell(row: Row) -> Tell:
