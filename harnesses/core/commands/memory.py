@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic
-
-from harnesses.core.commands.request import Medium, PrivateReply, R, Reply
+from harnesses.core.commands.request import Medium, MediumCommands, PrivateReply, R, Reply
 from harnesses.core.services.reminders import TIMEZONE_FACT
 from harnesses.core.text import counted
 from llm.memory.room import RoomMemory, fact_key, statement_in
@@ -18,11 +16,8 @@ BRIDGED = "I cannot tell who you are: you speak to me through a relay."
 _KEPT_OUT = "Nothing you say here is stored, so I cannot remember that."
 
 
-class MemoryCommands(Generic[R]):
+class MemoryCommands(MediumCommands[R]):
     """The commands."""
-
-    def __init__(self, medium: Medium[R]) -> None:
-        self._medium = medium
 
     async def remember(self, request: R) -> Reply:
         """remember KEY VALUE: store a fact about me here (also: remember that my tea is oolong)"""

@@ -5,12 +5,10 @@ Neither command is logged itself, and both are answered to the person alone.
 
 from __future__ import annotations
 
-from typing import Generic
-
 import structlog
 
 from harnesses.core.commands.memory import BRIDGED, memory_of
-from harnesses.core.commands.request import Medium, PrivateReply, R, Reply
+from harnesses.core.commands.request import MediumCommands, PrivateReply, R, Reply
 from harnesses.core.text import counted
 from llm.memory.room import fact_key
 from storage.db.errors import StorageError
@@ -25,11 +23,8 @@ _MOST_CONVERSATIONS = 10_000  # of one person
 _log = structlog.get_logger()
 
 
-class PrivacyCommands(Generic[R]):
+class PrivacyCommands(MediumCommands[R]):
     """The commands."""
-
-    def __init__(self, medium: Medium[R]) -> None:
-        self._medium = medium
 
     async def nolog(self, request: R) -> Reply:
         """nolog [off]: stop logging what I say (off: log me again)"""

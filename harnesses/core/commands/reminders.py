@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Generic
 
-from harnesses.core.commands.request import Medium, PrivateReply, R, Reply
+from harnesses.core.commands.request import MediumCommands, PrivateReply, R, Reply
 from llm.reading.times import EXAMPLE_TIMES, NotUnderstood
 
 _ME = re.compile(r"\A(?:me|mich)\b[\s,:]*", re.IGNORECASE)  # as in "remind me", also in German
 
 
-class ReminderCommands(Generic[R]):
+class ReminderCommands(MediumCommands[R]):
     """The commands."""
-
-    def __init__(self, medium: Medium[R]) -> None:
-        self._medium = medium
 
     async def remind(self, request: R) -> Reply:
         """remind WHEN TEXT: remind me of TEXT then (10m, tomorrow at 9, every monday at 9)"""

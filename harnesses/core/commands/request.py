@@ -291,3 +291,10 @@ class Medium(ABC, Generic[R]):
     async def more(self, request: R) -> Reply:
         """Send the rest of a long answer, or return what there is to say instead."""
         return "There is no more."
+
+
+class MediumCommands(Generic[R]):
+    """The base of some of a medium's commands: its public methods."""
+
+    def __init__(self, medium: Medium[R]) -> None:
+        self._medium = medium

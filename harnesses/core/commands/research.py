@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Generic
-
-from harnesses.core.commands.request import Medium, PrivateReply, R, Reply
+from harnesses.core.commands.request import MediumCommands, PrivateReply, R, Reply
 from harnesses.core.tendril.research import ResearchRequest
 
 
-class ResearchCommands(Generic[R]):
+class ResearchCommands(MediumCommands[R]):
     """The command."""
-
-    def __init__(self, medium: Medium[R]) -> None:
-        self._medium = medium
 
     async def research(self, request: R) -> Reply:
         """research QUESTION|stop: take minutes to search the log, and pages where I may, and write
