@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from schemathesis import Case
+from schemathesis.checks import not_a_server_error
+
 from storage.chat_log.event import EventType
-from tests.kit.openapi import unresolved_references
-from tests.kit.web_site import WebSite, event, web_site
+from tests.kit.openapi import CHECKS, ask_everything, unresolved_references
+from tests.kit.web_site import WebSite, event, excerpt, web_site
 
 HERE = "irc/#ubuntu"
 
@@ -198,3 +202,19 @@ async def test_nothing_that_is_published_has_the_host_of_a_ban(site: WebSite) ->
         assert answer.status_code == 200
         assert "home.example" not in answer.text
         assert "1.2.3.4" not in answer.text
+
+
+ENDLESS = "/api/stream"
+
+
+def send(case: Case[Any], right: bool) -> None:
+    case.call_and_validate(checks=[*CHECKS, not_a_server_error])
+
+
+async def test_the_api_answers_as_it_says_and_never_with_a_500(tmp_path: Path) -> None:
+    async with web_site(
+        tmp_path, events=excerpt(), tables={"storage": {"semantic": False}}
+    ) as site:
+        asked = await asyncio.to_thread(ask_everything, site.url, send, ENDLESS)
+        described = await site.get("/openapi.json")
+        assert {*asked, ENDLESS} == set(described["paths"])
