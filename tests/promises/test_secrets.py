@@ -57,13 +57,15 @@ async def test_doctor_names_the_keys_and_tokens_that_are_short(tmp_path: Path) -
         '[server]\nadmin_key = "hunter2"\n[server.keys]\nirc = "hunter3"\n'
         '[web]\ntoken = "hunter4"\n'
         '[web.tokens.guests]\ntoken = "hunter5"\nchannels = ["irc/#open"]\n'
+        '[web.accounts.ada]\ntoken = "hunter6"\n'
     )
     told = (await terrarium("doctor", cwd=tmp_path)).out
     assert "hunter" not in told
     (line,) = [line for line in told.splitlines() if line.split()[1] == "secrets"]
     assert line.startswith("problem")
-    for name in ("[server] admin_key", "[server.keys] irc", "[web] token", "[web.tokens.guests]"):
-        assert name in line
+    for table in ("server] admin_key", "server.keys] irc", "web] token", "web.tokens.guests]"):
+        assert f"[{table}" in line
+    assert "[web.accounts.ada] token" in line
     file.write_text('[web]\ntoken = "sixteen-or-more-of-them"\n')
     told = (await terrarium("doctor", cwd=tmp_path)).out
     (line,) = [line for line in told.splitlines() if line.split()[1] == "secrets"]

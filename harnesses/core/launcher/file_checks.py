@@ -71,8 +71,9 @@ def check_secrets(config: Config) -> CheckResult:
         yield "[web] token", web.get("token")
         for name, secret in server.get("keys", {}).items():
             yield f"[server.keys] {name}", secret
-        for name, values in web.get("tokens", {}).items():
-            yield f"[web.tokens.{name}] token", values["token"]
+        for table in ("tokens", "accounts"):
+            for name, values in web.get(table, {}).items():
+                yield f"[web.{table}.{name}] token", values["token"]
 
     weak = [name for name, secret in chosen() if secret and is_short(secret, GOOD_SECRET_LENGTH)]
     if not weak:
