@@ -114,7 +114,8 @@ def _attributes(kind: type[Any], *parts: type[Any]) -> Iterator[str]:
     for name in public_names(kind):
         if name in hints and not callable(getattr(kind, name, None)):
             shown = getattr(hints[name], "__name__", str(hints[name]))
-            about = _first_sentence(hints[name]) if inspect.isclass(hints[name]) else ""
+            is_ours = getattr(hints[name], "__module__", "builtins") != "builtins"
+            about = _first_sentence(hints[name]) if inspect.isclass(hints[name]) and is_ours else ""
             yield f"- `{name}`, {shown}{': ' if about else ''}{about}".rstrip()
 
 

@@ -19,6 +19,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.M | re.S)
 SHOWN = (
     *("turn", "request", "requester", "config", "conversations", "clear", "say", "handlers"),
     *("listen", "rights", "peers", "request_from_peer"),
+    *("edit", "typing", "image", "note_join", "note_leave"),
 )
 
 

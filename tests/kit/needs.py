@@ -29,6 +29,7 @@ KIT = {
     "tests.kit.prosody": {"process", "server"},
     "tests.kit.ray_cluster": {"ray", "process", "server"},
     "tests.kit.serving": {"server"},
+    "tests.kit.synapse": {"process", "server"},
     "tests.kit.web_site": {"server"},
 }
 _NAMES = {

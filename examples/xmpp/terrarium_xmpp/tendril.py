@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from pydantic import Field, SecretStr
-from slixmpp import JID, ClientXMPP, Message
+from slixmpp import JID, ClientXMPP, Message, Presence
 from slixmpp.exceptions import IqError, IqTimeout, PresenceError
 
-from terrarium import Identity, LoggedLine, Place, Settings, Tendril, tool
+from terrarium import ChatTendril, Identity, LoggedLine, Place, Settings
 
 OCCUPANT_ID = "urn:xmpp:occupant-id:0"
 PATIENCE = 30.0  # seconds for joining
@@ -28,7 +28,7 @@ class XmppSettings(Settings):
     tls: bool = Field(True, description="false only for a server on this machine")
 
 
-class XmppTendril(Tendril):
+class XmppTendril(ChatTendril):
     """Connects one room, which is the channel #ROOM of the network "xmpp" in the log."""
 
     name = "xmpp"
@@ -38,8 +38,7 @@ class XmppTendril(Tendril):
         if not (self.settings.jid and self.settings.room):
             self.status.report_trouble("set jid and room in the table [xmpp]")
             await asyncio.Event().wait()
-        self.channel = f"#{self.settings.room.partition('@')[0]}"
-        self.answers: set[asyncio.Task[None]] = set()
+        self.nick, self.channel = self.settings.nick, f"#{self.settings.room.partition('@')[0]}"
         while True:
             await self.connected()
             self.status.waiting("the connection was lost; it is made again")
@@ -49,7 +48,9 @@ class XmppTendril(Tendril):
         """Connect and join the room; return when the connection is lost."""
         settings = self.settings
         self.xmpp = client = ClientXMPP(settings.jid, settings.password.get_secret_value())
-        for plugin in ("xep_0045", "xep_0199", "xep_0203"):  # rooms, pings, delayed messages
+        # Rooms, typing, pings, delayed messages.
+        # Rooms, typing, pings, delayed messages, corrections.
+        for plugin in ("xep_0045", "xep_0085", "xep_0199", "xep_0203"):
             client.register_plugin(plugin)
         # With TLS, which is the default, never authenticate over an unencrypted connection.
         client.enable_direct_tls = client.enable_starttls = settings.tls
@@ -57,6 +58,8 @@ class XmppTendril(Tendril):
         client.plugin["feature_mechanisms"].unencrypted_scram = not settings.tls
         client.add_event_handler("session_start", self.join)
         client.add_event_handler("groupchat_message", self.on_message)
+        client.add_event_handler(f"muc::{settings.room}::got_online", self.on_online)
+        client.add_event_handler(f"muc::{settings.room}::got_offline", self.on_offline)
         client.add_event_handler("failed_all_auth", self.on_refused)
         client.add_event_handler("connection_failed", self.on_unreachable)
         try:
@@ -66,13 +69,11 @@ class XmppTendril(Tendril):
                 client.connect()
             await client.disconnected
         finally:
-            for answer in self.answers:
-                answer.cancel()
             client.abort()
 
     async def join(self, _event: object) -> None:
         # Messages may arrive before the room has been asked what it supports.
-        self.has_ids = False
+        self.has_ids = self.is_inside = False
         self.xmpp.send_presence()
         rooms, settings = self.xmpp.plugin["xep_0045"], self.settings
         room = JID(settings.room)
@@ -84,6 +85,7 @@ class XmppTendril(Tendril):
             self.status.report_trouble(f"cannot join {settings.room}: {reason(error)}")
             self.xmpp.disconnect()
             return
+        self.is_inside = True
         self.status.report_trouble("")
         self.status.ready(f"in {settings.room} as {settings.nick}")
 
@@ -94,52 +96,56 @@ class XmppTendril(Tendril):
         self.status.waiting(f"the server cannot be reached: {error}")
 
     async def on_message(self, message: Message) -> None:
-        """Log a message and, if it begins with our nick, start a task that answers it."""
         nick, text = message["mucnick"], message["body"]
-        if not text or not nick or nick == self.settings.nick or message["delay"]["stamp"]:
-            return  # subjects, our own messages, and the room's history (delayed messages)
-        who = self.identity(message)
-        line = self.log.record(self.channel, who, text)
-        name, _, question = text.partition(":")
-        if name.strip().lower() == self.settings.nick.lower() and question.strip():
-            answer = asyncio.create_task(self.answer(line, nick, question.strip()))
-            self.answers.add(answer)
-            answer.add_done_callback(self.answers.discard)
+        if text and nick and nick != self.nick and not message["delay"]["stamp"]:
+            # Not subjects, our own messages, and the room's history (delayed messages).
+            self.hear(self.channel, self.identity(message, nick), text)
 
-    async def answer(self, line: LoggedLine, nick: str, question: str) -> None:
-        result = await self.turn(self.request(line, question))
-        if result.text:
-            self.log.record_own(self.channel, self.settings.nick, result.text, line)
-            self.send(f"{nick}: {result.text}")
+    async def on_online(self, presence: Presence) -> None:
+        if self.is_inside:  # not those who were there before us
+            self.note_join(self.channel, self.identity(presence, presence["muc"]["nick"]))
 
-    def identity(self, message: Message) -> Identity:
+    async def on_offline(self, presence: Presence) -> None:
+        self.note_leave(self.channel, self.identity(presence, presence["muc"]["nick"]))
+
+    def identity(self, stanza: Message | Presence, nick: str) -> Identity:
         """Return the sender's identity: their account if the room reveals it, else the occupant id
         that the room assigns (XEP-0421), else the bare nick, which anyone can take."""
-        nick, room = message["mucnick"], message["from"].bare
+        room = stanza["from"].bare
         jid = self.xmpp.plugin["xep_0045"].get_jid_property(room, nick, "jid")
         if jid:
             return Identity(nick, account=jid.bare)
-        given = message.xml.find(f"{{{OCCUPANT_ID}}}occupant-id")
+        given = stanza.xml.find(f"{{{OCCUPANT_ID}}}occupant-id")
         # Only a room that announces XEP-0421 removes ids forged by clients.
         if given is None or not self.has_ids:
             return Identity(nick)
         return Identity(nick, given.get("id", ""), room)
 
-    async def say(self, place: Place, text: str) -> bool:
-        """Say a text of another tendril or a reminder; return False for another channel."""
+    def members(self, place: Place) -> list[str]:
+        return sorted(self.xmpp.plugin["xep_0045"].get_roster(JID(self.settings.room)))
+
+    def message(self, text: str = "") -> Message:
+        return self.xmpp.make_message(JID(self.settings.room), text or None, mtype="groupchat")
+
+    async def send(
+        self, place: Place, text: str, line: LoggedLine | None, alone: bool
+    ) -> bool | str:
         if place.channel != self.channel:
             return False
-        self.log.record_own(self.channel, self.settings.nick, text)
-        self.send(text)
+        message = self.message(text)
+        message.send()
+        return str(message["id"])
+
+    async def edit(self, place: Place, message: str, text: str) -> bool:
+        corrected = self.message(text)
+        corrected["replace"]["id"] = message
+        corrected.send()
         return True
 
-    def send(self, text: str) -> None:
-        self.xmpp.send_message(mto=JID(self.settings.room), mbody=text, mtype="groupchat")
-
-    @tool(reads=True)
-    async def who_is_here(self) -> list[str]:
-        """List the names of the people in this room."""
-        return sorted(self.xmpp.plugin["xep_0045"].get_roster(JID(self.settings.room)))
+    async def typing(self, place: Place, is_on: bool) -> None:
+        notice = self.message()
+        notice["chat_state"] = "composing" if is_on else "active"
+        notice.send()
 
 
 def reason(error: Exception) -> str:

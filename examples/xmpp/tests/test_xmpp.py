@@ -108,7 +108,8 @@ async def test_a_question_is_answered_and_logged_with_its_account(tmp_path: Path
             ("Terra", "At six."),
         ]
         assert {line.account for line in lines if line.nick == "ada"} == {"ada@localhost"}
-        assert await tendril.who_is_here() == ["Terra", "ada"]
+        ada.say(".who")
+        await ada.hears("<Terra> ada: 2 here: Terra, ada")
 
 
 async def test_people_whose_accounts_are_hidden_are_known_by_the_ids_of_the_room(

@@ -190,8 +190,8 @@ FindCommand = Callable[[Reading], Awaitable[Action | None]]
 class Medium(ABC, Generic[R]):
     """The medium of a `tendril`, as its commands see it.
 
-    A subclass delivers replies (`reply`) and puts questions to the model (`ask`); the defaults of
-    all else are those of a medium that shows every answer whole and knows nobody who is there.
+    A subclass delivers replies (`reply`), puts questions to the model (`ask`), and knows names and
+    people there; the defaults are those of a medium that shows every answer whole.
     """
 
     @property
@@ -218,13 +218,13 @@ class Medium(ABC, Generic[R]):
         result = await self.tendril.turns.catch_errors(execute)
         await self.reply(request, result.text)
 
+    @abstractmethod
     def prefix(self, place: Place) -> str:
         """Return what commands begin with in a place."""
-        return "."
 
+    @abstractmethod
     def nicks(self, request: R) -> Sequence[str]:
         """Return our nicks in the place of a request, the present one first."""
-        return ("Terra",)
 
     def parse(self, text: str, nicks: Sequence[str], request: R) -> ParsedCommand | None:
         """Parse what was said in the place of a request, see `parse_command`."""
@@ -239,24 +239,22 @@ class Medium(ABC, Generic[R]):
         """Return whether somebody seen on the network of a request speaks through a relay."""
         return False
 
+    @abstractmethod
     def members(self, request: R) -> Sequence[str]:
         """Return the nicks of those in the place of a request; none where the author is alone with
         us, or unknown to others."""
-        return ()
 
     def model(self, request: R) -> str:
         """Return the name of the model in the place of a request."""
         return self.tendril.agent.model
 
+    @abstractmethod
     def persona(self, request: R) -> str | None:
         """Return the name of the persona there, None for that of the tendril."""
-        return None
 
+    @abstractmethod
     def keeps(self, request: R) -> bool:
         """Return whether anything of a request may be remembered."""
-        hides = self.tendril.log.opt_outs.opt_out_rules.hides_person
-        is_kept = request.pending_event.event is not None
-        return is_kept and not hides(request.place.network, request.who)
 
     def is_logged(self, request: R) -> bool:
         """Return whether the place of a request is in the log, unless its author objects."""

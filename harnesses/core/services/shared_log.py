@@ -37,12 +37,15 @@ class LoggedLine:
     """A line on its way into the log, with its place, author and text.
 
     `pending` has no event if the line is not logged; then nothing of it may be remembered either.
+    `msgid` and `thread` are the ids that the medium gave the line and its thread, "" for none.
     """
 
     place: Place
     who: Identity
     text: str
     pending: PendingEvent
+    msgid: str = ""
+    thread: str = ""
 
     @property
     def is_logged(self) -> bool:
@@ -57,7 +60,10 @@ class TendrilLog:
     private. `chat_log` is the log of all tendrils, in `database`; `opt_outs`, to be loaded, are the
     people who are not logged; `retrieval` finds lines. With a `client`, which computes embeddings,
     it finds them by meaning too, and `line_embedding` embeds them. Quoted times are in `zone`.
+    `members` returns the nicks of those in a place, None where nobody knows.
     """
+
+    members: Callable[[Place], Sequence[str]] | None = None
 
     def __init__(
         self,
@@ -88,10 +94,13 @@ class TendrilLog:
         *,
         type: EventType = EventType.PRIVMSG,
         may_log: bool = True,
+        msgid: str = "",
+        thread: str = "",
     ) -> LoggedLine:
         """Queue a line that a person has just said in a room, and return at once.
 
         It is not kept if the person has opted out, with "[nolog]" in it, or unless it `may_log`.
+        By the `msgid` of the medium it can be redacted.
         """
         place = self.place(room)
         event = replace(
@@ -99,8 +108,9 @@ class TendrilLog:
             user=who.user,
             host=who.host,
             account=who.account,
+            msgid=msgid or None,
         )
-        return LoggedLine(place, who, text, self.write(event, may_log=may_log))
+        return LoggedLine(place, who, text, self.write(event, may_log=may_log), msgid, thread)
 
     def record_own(
         self,
@@ -151,6 +161,7 @@ class TendrilLog:
             speaker=line.who.nick,
             starts=self._starts,
             pending_event=line.pending,
+            people=self.members(place) if self.members else (),
             quoting=self._quoting,
             retrieval=self.retrieval,
         )
@@ -169,10 +180,17 @@ class TendrilLog:
             retrieval=self.retrieval,
         )
 
-    def tools(self, room: str, *more: str, before: LoggedLine | None = None) -> LogTools:
-        """Return tools by which a model can search these rooms, as they were before a line."""
-        pending = before.pending if before else None
-        return replace(self.tools_within(self._scope(room, *more)), before=pending)
+    def tools(
+        self, room: str | Place, *more: str | Place, before: LoggedLine | None = None
+    ) -> LogTools:
+        """Return tools by which a model can search these rooms, as they were before a line, and
+        look who is there."""
+        members, rooms = self.members, [self.place(each) for each in (room, *more)]
+        return replace(
+            self.tools_within(Scope.from_places(*rooms)),
+            before=before.pending if before else None,
+            present=members and (lambda: {each: members(each) for each in rooms}),
+        )
 
     def tools_within(self, scope: Scope) -> LogTools:
         """Return tools by which a model can search a scope."""
@@ -183,18 +201,20 @@ class TendrilLog:
             answers=partial(whole_answers, Conversations(self.database), room_name),
         )
 
-    async def search(self, words: str, room: str, *more: str, limit: int = 20) -> Sequence[Event]:
+    async def search(
+        self, words: str, room: str | Place, *more: str | Place, limit: int = 20
+    ) -> Sequence[Event]:
         """Return the newest lines of these rooms that match the words, in order of time. Raises
         StorageError."""
         within = Query(scope=self._scope(room, *more), limit=limit)
         page = await self.chat_log.search(SearchQuery(text=words, within=within, order=Order.TIME))
         return [hit.event for hit in page.hits][::-1]
 
-    async def recent(self, room: str, *, limit: int = 20) -> Sequence[Event]:
+    async def recent(self, room: str | Place, *, limit: int = 20) -> Sequence[Event]:
         """Return the newest events of a room, in order of time. Raises StorageError."""
         return await self.chat_log.find(Query(scope=self._scope(room), limit=limit))
 
-    def _scope(self, *rooms: str) -> Scope:
+    def _scope(self, *rooms: str | Place) -> Scope:
         return Scope.from_places(*map(self.place, rooms))
 
     def _event(self, place: Place, nick: str, text: str, type: EventType) -> Event:
@@ -243,10 +263,14 @@ def room_name(place: Place) -> str:
     return f"{place.network}/{place.channel.lower().translate(_ESCAPED)}"
 
 
-def conversation_name(place: Place, who: Identity) -> str:
+def conversation_name(place: Place, who: Identity, thread: str = "") -> str:
     """Return the name of a person's conversation in a place.
 
-    In public each person has a separate one, so that nobody waits for another's answer. A private
-    room has a single one.
+    In public each person has a separate one, so that nobody waits for another's answer, and another
+    one in each `thread`. A private room has a single one.
     """
-    return f"{room_name(place)}/{who.name.lower()}" if is_public(place) else room_name(place)
+    if not is_public(place):
+        return room_name(place)
+    # No name of a room has "%:", as "%" is escaped.
+    where = f"{room_name(place)}%:{thread.translate(_ESCAPED)}" if thread else room_name(place)
+    return f"{where}/{who.name.lower()}"

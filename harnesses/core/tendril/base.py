@@ -265,12 +265,12 @@ class Tendril(ABC):
         with `dataclasses.replace`.
         """
         door = Door(
-            log=self.log.tools(line.place.channel, before=line),
+            log=self.log.tools(line.place, before=line),
             requester=self.requester(line) if self._speaks else None,
         )
         place = line.place
         return TurnRequest(
-            conversation=conversation_name(place, line.who),
+            conversation=conversation_name(place, line.who, line.thread),
             who=line.who.nick,
             text=text or line.text,
             person=line.who.name.lower(),

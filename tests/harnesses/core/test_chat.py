@@ -21,14 +21,14 @@ from structlog.testing import capture_logs
 
 from harnesses.core.scaffold import Kind, scaffold
 from storage.queues.reminders import Tells
-from terrarium import ChatTendril, Config, Identity
+from terrarium import ChatTendril, Config, Identity, Place
 from tests.kit.command import environment_without_settings
 from tests.kit.irc_client import irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-from tests.kit.patience import PATIENCE
-from tests.kit.room_tendril import ready
+from tests.kit.patience import PATIENCE, until
+from tests.kit.room_tendril import ADA, BOB, EditedPondTendril, PondTendril, ready
 from tests.kit.web_site import web_site
 
 Ask = Callable[[str, str], Awaitable[str]]
@@ -242,3 +242,83 @@ async def test_an_error_of_one_line_ends_nothing_else(tmp_path: Path) -> None:
             await ask(".remind soonish", "I understand times like these")
             await ask(".ping", "pong")
     assert [each["log_level"] for each in logs if each["event"] == "task.failed"] == ["error"]
+
+
+@asynccontextmanager
+async def pond(
+    data: Path, script: ScriptedOpenAI, kind: type[PondTendril] = PondTendril
+) -> AsyncIterator[PondTendril]:
+    config = Config({"agent": {"api_url": script.url, "timezone": "UTC"}}, None, data)
+    async with ready(kind(config)) as tendril:
+        yield tendril
+
+
+async def test_an_answer_grows_where_messages_can_be_edited(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, pond(tmp_path, script, EditedPondTendril) as tendril:
+        script.card = {"parameters": 8_000_000_000}
+        for network in ("pond", "away"):
+            script.hold().hang("At six.")
+            tendril.hear(Place(network, "#pond"), ADA, "Terra: when?")
+            assert await tendril.hears() == (network, draft := "ada: At six.")
+            script.release()
+            assert await tendril.hears() == (f"{network}, edited {draft}", draft)
+        assert await tendril.hears() == ("away", draft)
+        await until(lambda: not tendril.turns.pending)
+        await tendril.log.chat_log.flush()
+        said = [line.text for line in await tendril.log.recent("#pond")]
+        assert said == ["Terra: when?", "At six."]
+
+
+async def test_the_same_room_on_two_networks_is_two_rooms(tmp_path: Path) -> None:
+    north, south = Place("north", "#pond"), Place("south", "#pond")
+    async with ScriptedOpenAI() as script, pond(tmp_path, script) as tendril:
+        script.card = {"parameters": 8_000_000_000}
+        tendril.hear(north, ADA, "the llama is purple")
+        tendril.hear(north, ADA, ".remember tea oolong")
+        assert await tendril.hears() == ("north", "ada: I will remember: your tea is oolong.")
+        tendril.hear(south, ADA, ".search llama")
+        assert await tendril.hears() == ("south", "ada: Nothing found.")
+        tendril.hear(south, ADA, ".who")
+        assert await tendril.hears() == ("south", "ada: 1 here: ada")
+        for name, arguments in (("search_log", {"query": "llama"}), ("people", {})):
+            script.call(name, arguments)
+        script.say("I do not know.")
+        tendril.hear(south, ADA, "Terra: who is here, and what is purple?")
+        assert await tendril.hears() == ("south", "ada: I do not know.")
+        found, people = [
+            m["content"] for m in script.requests[-1]["messages"] if m["role"] == "tool"
+        ]
+        assert "purple" not in found
+        assert "ada" in people
+        assert "bob" not in people
+        for _ in range(20):
+            tendril.hear(south, ADA, ".ping")
+        tendril.hear(north, ADA, ".ping")
+        heard = ("south", "")
+        while heard[0] == "south":
+            heard = await tendril.hears()
+        assert heard == ("north", "ada: pong")
+
+
+async def test_who_has_left_is_not_answered_and_what_is_no_image_is_said(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, pond(tmp_path, script) as tendril:
+        script.card = {"parameters": 8_000_000_000}
+        script.hang("At")
+        tendril.note_join("#pond", BOB)
+        tendril.hear("#pond", BOB, "Terra: when does the pump start?")
+        await script.arrived()
+        tendril.note_leave("#pond", BOB, "good\x02 night")
+        await script.client_gone()
+        await tendril.privacy.opt_out(ADA)
+        tendril.note_join("#pond", ADA)
+        await tendril.log.chat_log.flush()
+        lines = [(line.type, line.text) for line in await tendril.log.recent("#pond")]
+        assert lines == [
+            ("JOIN", ""),
+            ("PRIVMSG", "Terra: when does the pump start?"),
+            ("PART", "good\ufffd night"),
+        ]
+        tendril.file = b"not an image"
+        tendril.hear("#pond", ADA, "Terra: what is this?")
+        _, text = await tendril.hears()
+        assert text == "I cannot look at that: an image is a PNG, JPEG, GIF or WebP file."

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from terrarium import Identity, LoggedLine, Place, Tendril, tool
+from terrarium import ChatTendril, Identity, LoggedLine, Place, Tendril, tool
 from terrarium.clock import Clock
 from terrarium.config import Config
 from tests.kit.patience import PATIENCE
@@ -66,6 +66,47 @@ class RoomTendril(Tendril):
     async def cups(self) -> int:
         """Count the cups."""
         return 7
+
+
+class PondTendril(ChatTendril):
+    """Ponds on several networks; what is said there goes to `said`."""
+
+    name = "pond"
+    file: bytes | None = None
+
+    async def serve(self) -> None:
+        self.said: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self.status.ready()
+        await asyncio.Event().wait()
+
+    async def send(
+        self, place: Place, text: str, line: LoggedLine | None, alone: bool
+    ) -> bool | str:
+        self.said.put_nowait((place.network, text))
+        return True
+
+    async def image(self, line: LoggedLine) -> bytes | None:
+        return self.file
+
+    def members(self, place: Place) -> list[str]:
+        return ["ada", "bob"] if place.network == "north" else ["ada"]
+
+    async def hears(self) -> tuple[str, str]:
+        """Wait for what is said next, and on which network. Raises TimeoutError."""
+        async with asyncio.timeout(PATIENCE):
+            return await self.said.get()
+
+
+class EditedPondTendril(PondTendril):
+    """The same, where messages can be edited; on the network "away" they are gone by then."""
+
+    async def send(self, place: Place, text: str, line: LoggedLine | None, alone: bool) -> str:
+        await super().send(place, text, line, alone)
+        return text
+
+    async def edit(self, place: Place, message: str, text: str) -> bool:
+        self.said.put_nowait((f"{place.network}, edited {message}", text))
+        return place.network != "away"
 
 
 def rooms_config(data: Path, api_url: str = "http://127.0.0.1:9") -> Config:

@@ -1,0 +1,1 @@
+"""Terrarium tendril for rooms of Matrix."""
