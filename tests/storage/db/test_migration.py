@@ -162,6 +162,52 @@ async def test_what_later_migrations_change_is_shown_before_them_and_kept_by_the
         assert await PendingErasures(database).list_all() == []
 
 
+FACT = """
+INSERT INTO memories (layer, room, subject, key, text, source, manual, confidence, conversation,
+    first_turn, last_turn, begun, time)
+VALUES ('fact', '{room}', '{nick}', '{key}', '{text}', '{nick}', 1, 1.0, '', 0, 0, 0, {time}000)"""
+LAST = 1_777_636_819_000  # when bob has said his last line, in milliseconds
+PRIVATE = "eve!e@host.example"
+
+
+@pytest.mark.parametrize("version", [31], indirect=True)
+async def test_facts_that_belonged_to_a_nick_belong_to_who_had_it_where_the_log_tells(
+    old: Address,
+) -> None:
+    script = [
+        FACT.format(room=room, nick=nick, key=key, text=text, time=time)
+        for room, nick, key, text, time in (
+            ("irc/#frogs", "bob", "pond", "old", LAST + 1_000),
+            ("irc/#frogs", "bob", "hat", "green", LAST + 86_400_000),  # he may have been anybody
+            ("irc/#frogs", "zoe", "hat", "red", LAST + 1_000),  # who has said nothing there
+            (f"irc/{PRIVATE}", "eve", "cat", "Tom", LAST + 86_400_000),
+            ("irc/#frogs", "terra", "hat", "none", LAST + 1_000),
+        )
+    ]
+    script.append(f"INSERT INTO channels (network, name, private) VALUES ('irc', '{PRIVATE}', 1)")
+    if isinstance(old, Path):
+        with closing(sqlite3.connect(old)) as file:
+            file.executescript(";".join(script))
+    else:
+        with psycopg.connect(old.url) as raw:
+            raw.execute("SET search_path = terrarium_irc, public")
+            raw.execute(";".join(script).encode())
+    async with Database.open(old) as database:
+        found = [
+            (fact.subject, fact.source, fact.text)
+            for room in ("irc/#frogs", f"irc/{PRIVATE}")
+            for fact in await Memories(database).facts(room)
+        ]
+    bob = "bob!~b@host.example"
+    assert sorted(found) == [
+        ("bob", "bob", "green"),
+        (bob, bob, "old"),
+        (PRIVATE, PRIVATE, "Tom"),
+        ("terra", "terra", "none"),
+        ("zoe", "zoe", "red"),
+    ]
+
+
 async def test_a_new_store_has_the_tables_of_an_old_one(
     old_file: Path, old_schema: PostgresSchema, tmp_path: Path
 ) -> None:
