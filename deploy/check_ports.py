@@ -19,11 +19,18 @@ def main() -> int:
         tables = tomllib.loads(Path("terrarium.toml").read_text("utf-8"))
     except (OSError, ValueError):  # `terrarium up` reports what is wrong with it
         tables = {}
-    has_server = bool(os.environ.get("IRC_SERVER")) or any(
-        key in tables.get("irc", {}) for key in ("server", "networks")
-    )
+    # `terrarium up` reports a value that should be a table, too.
+    tables = {name: each for name, each in tables.items() if isinstance(each, dict)}
+    irc, up = tables.get("irc", {}), tables.get("up", {})
+    wanted = os.environ.get("UP_TENDRILS") or up.get("tendrils", "irc,web")
+    named = wanted.split(",") if isinstance(wanted, str) else wanted
+    tendrils = [str(each).strip() for each in named] if isinstance(named, list) else []
+    has_network = any((os.environ.get("IRC_SERVER"), irc.get("server"), irc.get("networks")))
+    listening = {"server", *tendrils}
+    if "irc" in tendrils and not has_network:
+        listening.add("up")
     for table, key, default in PORTS:
-        if table == "up" and has_server:
+        if table not in listening:
             continue
         variable = f"{table}_{key}".upper()
         port = os.environ.get(variable) or tables.get(table, {}).get(key, default)

@@ -6,10 +6,12 @@ import configparser
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ import yaml
 
 from harnesses.core.launcher.supervisor import EX_CONFIG
 from tests.docs.reference import ROOT, all_variables
+from tests.kit.ports import free_port
 from tests.kit.programs import installed
 
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -201,3 +204,31 @@ def test_ngircd_takes_its_configuration_without_complaint() -> None:
     assert done.returncode == 0
     assert not re.findall(r"^ - .*", done.stdout, re.M)
     assert "Name = #terrarium" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("toml", "status"),
+    [
+        ('[up]\ntendrils = ["irc"]\n[irc]\nserver = "x"', 0),
+        ('[up]\ntendrils = "irc"\nirc_port = 1\n[irc]\nserver = "x"', 0),
+        ("server = 3\nirc = 3\nup = 3\nweb = 3", 78),
+        ("[up]\ntendrils = 3", 0),
+        ("", 78),
+    ],
+)
+def test_only_ports_that_will_be_needed_have_to_be_free(
+    toml: str, status: int, tmp_path: Path
+) -> None:
+    (tmp_path / "terrarium.toml").write_text(toml)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = {"WEB_PORT": str(taken.getsockname()[1]), "SERVER_PORT": str(free_port())}
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "deploy" / "check_ports.py")],
+            cwd=tmp_path,
+            env=ports | {"UP_IRC_PORT": str(free_port())},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, "Traceback" in done.stderr) == (status, False)
+    assert ("WEB_PORT" in done.stderr) == bool(status)
