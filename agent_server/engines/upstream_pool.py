@@ -501,6 +501,9 @@ class UpstreamEngine(Engine):
         except ApiError as error:
             if not isinstance(error, Unsupported):
                 return False
+        except Exception as error:  # noqa: BLE001 -- nothing that it sends may end the server
+            log.warning("upstream.check_failed", url=upstream.url, reason=type(error).__name__)
+            return False
         upstream.record_success()
         return True
 

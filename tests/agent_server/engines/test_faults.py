@@ -120,6 +120,18 @@ async def test_an_upstream_that_is_back_is_asked_again() -> None:
                 await asyncio.sleep(0.05)
 
 
+async def test_a_list_of_models_that_no_parser_bears_ends_no_health_checks() -> None:
+    nested = b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000
+    async with (
+        answering(nested, b"") as odd,
+        ScriptedOpenAI() as script,
+        engine_of(odd, script.url) as engine,
+    ):
+        while not engine.upstreams[0].down:  # by later checks  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        assert await asked(engine) == "ok"
+
+
 @pytest.mark.parametrize("fault", [None, b"", OK, b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"])
 async def test_before_the_first_byte_another_upstream_is_asked(fault: bytes | None) -> None:
     async with answering(fault or b"") as bad, ScriptedOpenAI() as script:
