@@ -15,12 +15,14 @@ from pydantic import (
     Field,
     SecretStr,
     field_validator,
+    model_validator,
 )
 from pydantic_settings import NoDecode
 
 from harnesses.irc.channel_settings import ChannelKeys
 from harnesses.irc.protocol.message import parse
 from terrarium.config import Config, ConfigError, Settings, split_commas
+from terrarium.entry_points import entry_points
 
 
 def _mechanisms(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -272,7 +274,24 @@ class IrcSettings(NetworkSettings):
     @classmethod
     def _known_keys(cls, networks: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         _require_known(networks, NetworkSettings.model_fields)
+        # What other tendrils store of their people is under the name of the tendril.
+        taken = {*entry_points("terrarium.tendrils").names, "terminal"} - {"irc"}
+        for name in networks:
+            if name.lower() in taken:
+                raise ValueError(
+                    f'"{name}" cannot be the name of a network, as people who are not on IRC are '
+                    f"known under it; call it something else, as [irc.networks.{name}-irc]"
+                )
         return networks
+
+    @model_validator(mode="after")
+    def _port_of_a_server(self) -> IrcSettings:
+        if "port" in self.model_fields_set and not self.server and not self.networks:
+            raise ValueError(
+                "port is of the server that `server` names, and there is none; the port of the "
+                "server that `terrarium up` brings along is [up] irc_port (UP_IRC_PORT)"
+            )
+        return self
 
 
 def _require_known(tables: object, keys: Iterable[str]) -> None:

@@ -83,6 +83,8 @@ def test_several_networks_have_their_own_keys_and_variables() -> None:
         ({"networks": {"one": {}}}, "[irc.networks.one] has no server"),
         ({"nick": "two words", "server": "x"}, "[irc] nick"),
         ({"nikc": "Terra"}, 'unknown key "nikc" in [irc]; the nearest known key is "nick"'),
+        ({"networks": {"Web": {"server": "x"}}}, '"Web" cannot be the name of a network'),
+        ({"port": 6668}, "[up] irc_port"),
         ({}, "set IRC_SERVER"),
     ],
 )
