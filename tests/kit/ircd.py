@@ -122,7 +122,7 @@ async def inspircd(
 
 
 @asynccontextmanager
-async def embedded_ircd(port: int | None = None) -> AsyncIterator[Ircd]:
+async def embedded_ircd(port: int | None = None, host: str = "127.0.0.1") -> AsyncIterator[Ircd]:
     """Run the IRC server that is part of `terrarium up`, in this event loop."""
     server, transports = Server(commands.run), list[asyncio.BaseTransport]()
 
@@ -132,7 +132,7 @@ async def embedded_ircd(port: int | None = None) -> AsyncIterator[Ircd]:
             super().connection_made(transport)
 
     listener = await asyncio.get_running_loop().create_server(
-        lambda: Accepted(server), "127.0.0.1", port or 0
+        lambda: Accepted(server), host, port or 0
     )
 
     async def kill() -> None:
@@ -143,7 +143,7 @@ async def embedded_ircd(port: int | None = None) -> AsyncIterator[Ircd]:
         await listener.wait_closed()
 
     try:
-        yield Ircd("127.0.0.1", listener.sockets[0].getsockname()[1], kill)
+        yield Ircd(host, listener.sockets[0].getsockname()[1], kill)
     finally:
         await kill()
 

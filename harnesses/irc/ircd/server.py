@@ -70,7 +70,9 @@ class Client(asyncio.Protocol):
         """Called by asyncio."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.source = Source("", None, transport.get_extra_info("peername")[0])
+        # A parameter that begins with a colon would be the last one of its line.
+        host = transport.get_extra_info("peername")[0]
+        self.source = Source("", None, f"0{host}" if host.startswith(":") else host)
         self._server.clients.add(self)
         self._timer = asyncio.get_running_loop().call_later(REGISTER_TIMEOUT, self._check)
 

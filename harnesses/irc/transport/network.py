@@ -149,7 +149,7 @@ class Network:
     def admins(self) -> tuple[str, ...]:
         """Accounts and masks of the admins; on the embedded server, unless the settings name some,
         everybody, as all of them are on this machine."""
-        return self.settings.admins or (("*!*@127.0.0.1",) if self.is_embedded else ())
+        return self.settings.admins or (("*!*@127.0.0.1", "*!*@0::1") if self.is_embedded else ())
 
     def is_operator(self, channel: str) -> bool:
         """Return whether we are an operator of `channel`."""

@@ -71,16 +71,27 @@ async def test_only_admins_give_admin_commands_and_an_empty_list_is_nobody(tmp_p
     assert await deeds(tmp_path) == []
 
 
-@pytest.mark.parametrize(("admins", "may"), [([], True), (["root!*@127.0.0.1"], False)])
+@pytest.mark.parametrize(
+    ("host", "admins", "may"),
+    [
+        ("127.0.0.1", [], True),
+        ("::1", [], True),
+        ("127.0.0.1", ["root!*@127.0.0.1"], False),
+    ],
+)
 async def test_on_the_embedded_server_all_are_admins_unless_some_are_named(
-    tmp_path: Path, admins: list[str], may: bool
+    tmp_path: Path, host: str, admins: list[str], may: bool
 ) -> None:
     """Its people are on this machine; people behind a relay need not be."""
     async with (
-        embedded_ircd() as ircd,
-        irc_tendril(config_of(tmp_path, ircd, admins=admins, relays=["bridge!*@*"])),
-        people(ircd.port, "ada", "bridge") as (ada, bridge),
+        embedded_ircd(host=host) as ircd,
+        irc_tendril(config_of(tmp_path, ircd, server=host, admins=admins, relays=["bridge!*@*"])),
+        IrcClient(ircd.port, "ada", host) as ada,
+        IrcClient(ircd.port, "bridge", host) as bridge,
     ):
+        for each in (ada, bridge):
+            await each.register()
+            await each.join(ROOM)
         said = await ada.told(".set line_budget 2")
         assert (said == "Only admins may do that.") is not may
         await bridge.say(ROOM, "<eve> .set line_budget 1")
