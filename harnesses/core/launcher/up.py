@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -36,7 +37,7 @@ from harnesses.core.launcher.supervisor import (
 from harnesses.core.up_file import RunningUp, published_up_file
 from llm.client.settings import AgentSettings
 from storage.db.database import Database
-from storage.db.errors import StorageError
+from storage.db.errors import ServerAway, StorageError
 from storage.db.process_lock import hold_lock
 from storage.settings import store_address
 from storage.usage.api_keys import Key, Keys
@@ -49,6 +50,9 @@ Say = Callable[[str], None]
 _RESTARTS = RestartPolicy()
 _SWAP_PAUSE, _SWAP_TIMEOUT = 0.5, 300.0
 """Seconds between two looks at which model answers, and until nobody waits for the change."""
+
+_DATABASE_PAUSE, _DATABASE_TIMEOUT = 1.0, 300.0
+"""Seconds between two looks for PostgreSQL that is away, and until it is an error that it is."""
 
 _HEALTH_TIMEOUT = 10.0  # seconds
 _TOKEN_PAUSE = 2.0  # seconds between two attempts to get a first token
@@ -70,7 +74,7 @@ async def up(config: Config, say: Say, announce: Say) -> None:
     with hold_lock(config.data, "up", "terrarium up"):
         for port in plan.ports:
             port.check()
-        async with _with_keys(plan, config) as plan:
+        async with _with_keys(plan, config, say) as plan:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     serving = tasks.create_task(_run_all(plan, config, say, announce))
@@ -84,7 +88,7 @@ async def up(config: Config, say: Say, announce: Say) -> None:
 
 
 @asynccontextmanager
-async def _with_keys(plan: LaunchPlan, config: Config) -> AsyncIterator[LaunchPlan]:
+async def _with_keys(plan: LaunchPlan, config: Config, say: Say) -> AsyncIterator[LaunchPlan]:
     """Create the launch keys and publish the up file; yield the plan with keys for its tendrils.
 
     Each tendril receives its key in its environment; commands on the same machine share one. Usage
@@ -95,8 +99,19 @@ async def _with_keys(plan: LaunchPlan, config: Config) -> AsyncIterator[LaunchPl
         Key(each, priority="background" if each in _BACKGROUND else "interactive")
         for each in dict.fromkeys((*plan.tendrils, _LOCAL))
     ]
-    async with Database.open(store_address(config, "server")) as database:
-        secrets = await Keys(database).replace_launch_keys(keys)
+    away, until = "", time.monotonic() + _DATABASE_TIMEOUT
+    while True:
+        try:
+            async with Database.open(store_address(config, "server")) as database:
+                secrets = await Keys(database).replace_launch_keys(keys)
+            break
+        except ServerAway as error:
+            if time.monotonic() > until:
+                raise
+            if str(error) != away:
+                away = str(error)
+                say(f"terrarium: {away}; waiting for it")
+            await asyncio.sleep(_DATABASE_PAUSE)
     running = RunningUp(
         pid=os.getpid(),
         server=plan.server,

@@ -16,6 +16,7 @@ from terrarium.supervision import SUPERVISED
 from tests.kit.command import begun, line_with, terrarium
 from tests.kit.irc_client import irc_client
 from tests.kit.ircd import inspircd
+from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 from tests.kit.postgres import PostgresServer, postgres_server
@@ -110,6 +111,28 @@ async def test_a_tendril_that_waits_for_the_database_ends_with_its_supervisor(
         assert process.stdin
         process.stdin.close()
         assert await process.wait() == 0
+
+
+async def test_everything_starts_once_the_database_is_there(tmp_path: Path) -> None:
+    ports = {name: str(free_port()) for name in ("SERVER_PORT", "WEB_PORT")}
+    async with (
+        killed() as (server, url),
+        ScriptedOpenAI() as script,
+        begun(
+            *("up", "--data", "data"),
+            cwd=tmp_path,
+            UP_TENDRILS="web",
+            MODEL_UPSTREAM=script.url,
+            STORAGE_URL=url,
+            **ports,
+        ) as process,
+    ):
+        await line_with(process.stderr, "waiting for it")
+        await asyncio.to_thread(server.start)
+        await line_with(process.stdout, "ready")
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
+        assert process.returncode == 0
 
 
 async def test_a_database_that_does_not_exist_is_not_waited_for(tmp_path: Path) -> None:
