@@ -419,8 +419,13 @@ def tls_context(settings: NetworkSettings) -> ssl.SSLContext:
 def explain(error: OSError | UnicodeError, port: int, encrypted: bool) -> str:
     """Return for people why connecting to `port` failed, with advice for TLS; never empty."""
     text = str(error) or "no connection was established in time"
-    if isinstance(error, ssl.SSLCertVerificationError) or not encrypted:
+    if not encrypted:
         return text
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate cannot be verified: {error.verify_message}; for a server of your own,"
+            " set tls_fingerprints to the certificate's SHA-256 (docs/irc.md)"
+        )
     if isinstance(error, ssl.SSLError | ConnectionAbortedError | ConnectionResetError):
         # A server without TLS answers in clear text, which OpenSSL reports as a wrong version, or
         # stays silent, or closes the connection.

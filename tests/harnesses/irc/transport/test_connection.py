@@ -235,4 +235,4 @@ async def test_tls_works_and_a_false_certificate_is_refused(tmp_path: Path) -> N
                 await until(lambda: logs)
                 assert not network.connected.is_set()
         assert logs[0]["event"] == "irc.connect_failed"
-        assert "CERTIFICATE_VERIFY_FAILED" in logs[0]["error"]
+        assert "set tls_fingerprints" in logs[0]["error"]
