@@ -104,6 +104,9 @@ def to_api_error(status: int, body: bytes, headers: Mapping[str, str], path: str
             param=param if isinstance(param, str) else None,
             code=code if isinstance(code, str) else None,
         )
+    if status == 402 or b"insufficient_quota" in body:  # OpenRouter; OpenAI, with status 429
+        log.warning("engine.fault", status=status, kind="no credit", path=path)
+        return EngineMisconfigured("the engine wants to be paid: its account has no credit left")
     if status == 429:
         wait = headers.get("retry-after", "1")
         # The upstream's value becomes a header of our own response.

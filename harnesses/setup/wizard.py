@@ -123,7 +123,7 @@ class Wizard:
         if not self.given.yes and not self.given.network:
             typer.echo("\nIRC networks:\n")
             typer.echo(align_columns([(OWN, "a server on this machine, to try it out"), *titles]))
-            typer.echo("or the host name of another server, with :PORT if that is not the usual one")
+            typer.echo("or another server: its host name, with :PORT if that is not the usual one")
         name = self.given.network or self._ask(
             "Network", OWN, lambda name: self._check_irc(**_server(name))
         )

@@ -115,6 +115,8 @@ ERRORS = [
     (400, "This model's maximum context length is 9", 400, "context_length_exceeded"),
     (400, "bad grammar", 400, None),
     (401, "who are you", 503, "engine_misconfigured"),
+    (402, "Insufficient credits", 503, "engine_misconfigured"),
+    (429, "insufficient_quota", 503, "engine_misconfigured"),
     (404, "no such model", 503, "engine_misconfigured"),
     (429, "slow down", 429, "rate_limit_exceeded"),
     (500, "secret internals", 503, "engine_unavailable"),
