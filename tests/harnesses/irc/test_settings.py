@@ -52,8 +52,8 @@ def test_the_prefix_has_both_its_names(name: str) -> None:
 
 
 def test_tls_has_its_own_port_unless_one_is_given() -> None:
-    assert config(tls=True).section(IrcSettings).port == 6697
-    assert config(tls=True, port=7000).section(IrcSettings).port == 7000
+    assert config(server="irc.example", tls=True).section(IrcSettings).port == 6697
+    assert config(server="irc.example", tls=True, port=7000).section(IrcSettings).port == 7000
 
 
 def test_the_table_itself_is_one_network() -> None:
