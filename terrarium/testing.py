@@ -183,9 +183,9 @@ class ManualClock:
             await self._news.wait_for(lambda: len(self._waiting()) >= count)
             return self._waiting()
 
-    async def asleep_until(self, time: datetime, timeout: float = 10.0) -> None:  # noqa: ASYNC109
+    async def asleep_until(self, time: datetime) -> None:
         """Wait until there is a sleeper that waits for `time`. Raises TimeoutError."""
-        async with asyncio.timeout(timeout), self._news:
+        async with asyncio.timeout(_PATIENCE), self._news:
             await self._news.wait_for(lambda: time in self._sleepers)
 
     def _waiting(self) -> list[datetime]:

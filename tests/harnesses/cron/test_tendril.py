@@ -95,7 +95,7 @@ class World:
     async def ran(self, clock: ManualClock, coming: datetime = NINE + DAY) -> None:
         """Wait until a run was put in line, whose job now sleeps until `coming`, and is over or
         waits for its next attempt."""
-        await clock.asleep_until(coming, PATIENCE)
+        await clock.asleep_until(coming)
         async with Database.open(self.data / "cron.db") as database:
             jobs = Jobs(database, clock.now)
             async with asyncio.timeout(PATIENCE):

@@ -31,7 +31,7 @@ class World(Scene):
     async def is_over(self, then: datetime) -> None:
         """Let it be a time at which a question is due, and wait until its next time is planned."""
         await self.clock.set(then)
-        await self.clock.asleep_until(then + WEEK, 60)
+        await self.clock.asleep_until(then + WEEK)
 
     async def is_gone(self) -> None:
         """Wait until nothing is scheduled any more."""
@@ -114,7 +114,7 @@ async def test_what_is_asked_once_waits_until_its_owner_is_back(tmp_path: Path) 
         await it.bob.expect("PART")
         for minutes in (0, 120):  # long after what is tried again while the model is away
             await it.clock.set(MONDAY + timedelta(minutes=minutes))
-            await it.clock.asleep_until(MONDAY + timedelta(minutes=minutes + 1), 60)
+            await it.clock.asleep_until(MONDAY + timedelta(minutes=minutes + 1))
         await it.alice.join(ROOM)
         await it.bob.expect("JOIN")
         it.script.say("Carol does.")
@@ -169,7 +169,7 @@ async def test_when_the_model_is_away_it_is_asked_again_for_an_hour(tmp_path: Pa
         await schedule(it)
         it.script.fail(400, "not now").say("Better late.")
         await it.clock.set(MONDAY)
-        await it.clock.asleep_until(MONDAY + timedelta(minutes=1), 60)
+        await it.clock.asleep_until(MONDAY + timedelta(minutes=1))
         await it.clock.set(MONDAY + timedelta(minutes=1))
         await it.alice.expect("alice: Better late")
 
