@@ -78,11 +78,11 @@ class IrcClient:
         await self.send(f"JOIN {channel}")
         await self.expect(rf" 366 \S+ {re.escape(channel)} ")
 
-    async def meet(self, channel: str = "#terrarium", nick: str = "Terra") -> None:
-        """Join, and wait until `nick` is in the channel too."""
+    async def meet(self, channel: str = "#terrarium") -> None:
+        """Join, and wait until Terra is in the channel too."""
         await self.join(channel)
-        if not any(" 353 " in line and nick in line for line in self.lines):
-            await self.expect(rf":{nick}!\S+ JOIN :?{re.escape(channel)}")
+        if not any(" 353 " in line and "Terra" in line for line in self.lines):
+            await self.expect(rf":Terra!\S+ JOIN :?{re.escape(channel)}")
 
     async def rename(self, nick: str) -> None:
         """Take another nick."""
@@ -121,9 +121,9 @@ class IrcClient:
         answer = r":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(?!.*still working on it, one moment\.$)(.*)$"
         return (await self.expect(answer))[1]
 
-    async def ping(self, room: str = "#terrarium") -> None:
+    async def ping(self) -> None:
         """Wait until the bot answers `.ping`: by then it has read all that was said before."""
-        assert await self.reply_to(".ping", room) == "pong"
+        assert await self.reply_to(".ping") == "pong"
 
     async def expect(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:  # noqa: ASYNC109
         """Return the match of the next line that contains `pattern`.
@@ -151,9 +151,9 @@ class IrcClient:
         await self.send(f"PING :settle-{self._pings}")
         await self.expect(rf"PONG .*settle-{self._pings}")
 
-    async def wait_closed(self, timeout: float = PATIENCE) -> None:  # noqa: ASYNC109
+    async def wait_closed(self) -> None:
         """Wait until the server has closed the connection. Raises TimeoutError."""
-        async with asyncio.timeout(timeout), self._news:
+        async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: self.closed)
 
     def _next(self, regex: re.Pattern[str]) -> re.Match[str] | None:

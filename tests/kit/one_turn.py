@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llm.agent.agent_loop import AgentLoop
-from llm.agent.tool_executor import RunLimits, Trigger
+from llm.agent.tool_executor import RunLimits
 from llm.agent.trace import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
@@ -66,7 +66,6 @@ async def run(
     script: ScriptedOpenAI,
     *owners: object,
     smart: str = "",
-    trigger: Trigger = "standard",
     options: RequestOptions = FILTERED,
     shown: list[str] | None = None,
     asked: Sequence[Message] = ASKED,
@@ -100,7 +99,7 @@ async def run(
             client,
             Toolbox.from_owners(*owners),
             options,
-            RunLimits.from_settings(agent, trigger),
+            RunLimits.from_settings(agent, "standard"),
             smart=smart,
         )
         return await turn.run(fit, shrink=shrink, on_text=None if shown is None else show)

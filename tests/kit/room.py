@@ -57,18 +57,14 @@ class Room:
         *steps: Message,
         nick: str = "bob",
         answer: str | None = "So.",
-        meanwhile: str = "",
     ) -> list[Message]:
         """Log a question and, unless it is None, its answer; return the prompt.
 
-        `steps` are the tool calls and results of the turn, `meanwhile` is a line of somebody else
-        before the answer.
+        `steps` are the tool calls and results of the turn.
         """
         anchor = await self.says(f".terrarium {text}", nick)
         log_window = self.view(anchor, nick)
         sent = await self.sent(text, log_window, steps, answer)
-        if meanwhile:
-            await self.says(meanwhile)
         if answer is not None:
             await self.says(f"{nick}: {answer}", "Terra", own=True, reply_to=anchor)
         return sent
