@@ -63,15 +63,15 @@ class PageReader:
 
 
 def excerpt(text: str, wanted: frozenset[str], length: int) -> str:
-    """Return the paragraphs that share most words with the wanted ones, in their order."""
-    paragraphs = [each.strip() for each in text.split("\n") if each.strip()]
+    """Return the paragraphs that share most words with the wanted ones, in their order; of one that
+    is longer than all of it, the beginning."""
+    paragraphs = [each.strip()[:length] for each in text.split("\n") if each.strip()]
     order = sorted(
         range(len(paragraphs)), key=lambda n: (-len(wanted & content_stems(paragraphs[n])), n)
     )
     chosen = set()
     for number in order:
-        length -= len(paragraphs[number]) + 1
-        if length < 0:
-            break
-        chosen.add(number)
+        if len(paragraphs[number]) <= length:
+            length -= len(paragraphs[number]) + 1
+            chosen.add(number)
     return "\n".join(paragraphs[number] for number in sorted(chosen))

@@ -129,10 +129,11 @@ class Researcher:
         """Complete a topic of the content, and add those that follow from what was read."""
         threads = await self.log.threads(topic.searches, _TOPIC_THREADS)
         room = self.profile.result_length
-        texts = [each.text for each in chain.from_iterable(threads)]
-        # What was made of lines goes to no search engine.
-        searches = () if topic.source else topic.searches
-        pages = await self.pages.read(searches, texts, room // 4)
+        pages: list[tuple[str, str]] = []
+        # What was made of lines goes to no search engine, and chooses no page: lines may order it.
+        if not topic.source:
+            texts = [each.text for each in chain.from_iterable(threads)]
+            pages = await self.pages.read(topic.searches, texts, room // 4)
         room -= sum(len(text) for _, text in pages)
         lines: list[Event] = []
         for event in chain.from_iterable(threads):  # the best threads first

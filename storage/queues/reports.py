@@ -20,6 +20,9 @@ from storage.connection import Connection
 from storage.db.database import Repository, Row, from_micros, to_micros
 from storage.queues.reminders import Owner
 
+MAX_OPEN = 10
+"""The most reports that are worked on, or wait, on one network."""
+
 
 class Claim(BaseModel):
     """A sentence with its evidence: ids of `lines` of the log, and `pages` of the web (address, and
@@ -116,8 +119,9 @@ class Reports(Repository):
 
     async def add(
         self, place: Place, owner: Owner, person: str, asked: int, question: str, scope: Scope
-    ) -> str:
-        """Store an open report without content, and return its id."""
+    ) -> str | None:
+        """Store an open report without content, and return its id; None if the person has an open
+        one, or the network `MAX_OPEN`."""
         token = secrets.token_urlsafe(18)
         known = (
             None if scope.places is None else sorted([p.network, p.channel] for p in scope.places)
@@ -127,10 +131,13 @@ class Reports(Repository):
             *(question, json.dumps(known), ReportContent().model_dump_json()),
             to_micros(datetime.now(UTC)),
         ]
-        await self._database.execute(
-            "INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, 0, ?)", values
+        # One statement checks the limits and inserts: two requests at once cannot exceed them.
+        sql = (
+            "INSERT INTO reports SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1, ?9, 0, ?10"
+            " WHERE NOT EXISTS (SELECT 1 FROM reports WHERE person = ?5 AND is_open = 1)"
+            f" AND (SELECT count(*) FROM reports WHERE network = ?2 AND is_open = 1) < {MAX_OPEN}"
         )
-        return token
+        return token if await self._database.execute(sql, values) else None
 
     async def get(self, token: str) -> Report | None:
         """Return the report with this id."""
@@ -141,12 +148,6 @@ class Reports(Repository):
         """Return the newest reports of a person, newest first."""
         sql = "SELECT * FROM reports WHERE person = ? ORDER BY time DESC LIMIT ?"
         return [_report(row) for row in await self._database.fetch_all(sql, [person, limit])]
-
-    async def count_open(self, network: str) -> int:
-        """Count the open reports that were asked for on a network."""
-        sql = "SELECT count(*) AS open FROM reports WHERE network = ? AND is_open = 1"
-        row = await self._database.fetch_one(sql, [network])
-        return int(row["open"]) if row else 0
 
     async def save(self, report: Report, content: ReportContent, *, ends: bool = False) -> bool:
         """Store the content of an open report, which `ends` with it; return False if it is not open

@@ -99,6 +99,7 @@ async def _fill_records(database: Database, asked: int, quoted: str, quotes: Seq
         owner = Owner(PLACE.network, nick, *((PERSON.user, PERSON.host) if number else ()))
         what = f"what is {WORD}?" if number else "what did she say?"
         token = await reports.add(PLACE, owner, nick, number, what, EVERYTHING)
+        assert token
         report = await reports.get(token)
         assert report
         assert await reports.save(report, ReportContent(answer=[mine]))

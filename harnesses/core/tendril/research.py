@@ -32,9 +32,6 @@ from storage.queues.reports import Report, ReportContent, Reports
 MAX_QUESTION = 400
 """The most characters of a question."""
 
-MAX_OPEN = 10
-"""The most reports that one tendril works on or has waiting."""
-
 _STEP, _TELL = "research.step", "research.tell"
 _LANE = "research"  # one step at a time, so that answers to people keep most of the model
 _SHOWN_QUESTION = 80  # characters
@@ -68,13 +65,14 @@ class ResearchRequest:
 
 class ResearchService:
     """The researches of one tendril; `say` says that one is done, None where nothing can be said.
-    What is to be known before goes into the `outbox`."""
+    What is to be known before goes into the `outbox`. `pages` makes the reader of web pages."""
 
     def __init__(
         self, resources: Resources, log: TendrilLog, outbox: TendrilOutbox, say: SayReminder | None
     ) -> None:
         self._resources, self._log, self._outbox, self._say = resources, log, outbox, say
         self._reports = Reports(log.database)
+        self.pages = PageReader.from_config
         data = resources.configuration.config.data
         self._pseudonyms = Pseudonyms(data, resources.name, resources.clock.now)
 
@@ -87,20 +85,21 @@ class ResearchService:
         requester, question = asked.requester, " ".join(asked.question.split())
         if len(question) > MAX_QUESTION:
             return f"A research question can have at most {MAX_QUESTION} characters."
+        if not any(map(str.isalnum, question)):
+            return "What shall I find out?"
         if not asked.address:
             return (
                 "A report is a web page, and my web pages are not running; please tell my operator."
             )
-        known = await self._reports.of_person(asked.payer)
-        if any(report.is_open for report in known):
-            return "I am still working on your last one; wait for it, or stop it first."
-        network = requester.place.network
-        if await self._reports.count_open(network) >= MAX_OPEN:
-            return "Too many people are already waiting for a report; please ask again later."
         line = await requester.question_event_id()
         token = await self._reports.add(
             requester.place, requester.owner, asked.payer, line, question, asked.scope
         )
+        if token is None:
+            known = await self._reports.of_person(asked.payer)
+            if any(report.is_open for report in known):
+                return "I am still working on your last one; wait for it, or stop it first."
+            return "Too many people are already waiting for a report; please ask again later."
         payload = {"report": token, "prefix": asked.prefix, "nicks": list(asked.nicks)}
         payload["link"] = link = f"{asked.address}/research/{token}"
         await self._resources.jobs.add(_STEP, payload, key=f"{token}/0", lane=_LANE)
@@ -218,7 +217,7 @@ class ResearchService:
                 prefix=job.payload["prefix"],
                 nicks=job.payload["nicks"],
             ),
-            pages=PageReader.from_config(config),
+            pages=self.pages(config),
             budget=agent.research_tokens,
             zone=agent.zone,
         )

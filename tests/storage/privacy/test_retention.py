@@ -70,9 +70,11 @@ async def test_a_report_goes_with_the_lines_of_the_place_in_which_it_was_asked_f
     settings = StorageSettings(retention_days=2, channel_retention_days={"#keep": 0})
     reports, rooms = Reports(log.database), ("#keep", "ada!a@a.example")
     kept, gone = [
-        await reports.add(Place("irc", room), Owner("irc", "ada"), "ada", 0, "frogs?", PUBLIC)
+        await reports.add(Place("irc", room), Owner("irc", "ada"), room, 0, "frogs?", PUBLIC)
         for room in rooms
     ]
+    assert kept
+    assert gone
     soon, late = (datetime.now(UTC) + timedelta(days=days) for days in (1, 3))
     await expire(log, settings, soon)
     assert await reports.get(gone)

@@ -27,7 +27,8 @@ async def report_in(site: WebSite, place: Place, scope: Scope) -> str:
     reports, (first, second) = Reports(site.log.database), site.ids
     owner = Owner(NETWORK, "bob")
     token = await reports.add(place, owner, "bob", 0, "what likes <b>sun</b>?", scope)
-    report = await reports.get(token)
+    report = await reports.get(token) if token else None
+    assert token
     assert report
     claims = [Claim(text="Thyme does.", lines=[first]), Claim(text="Mint not.", lines=[second])]
     content = ReportContent(topics=[Topic(title="Sun", claims=claims, is_done=True)])
