@@ -161,8 +161,8 @@ class ScriptedOpenAI:
         self._answers.append(rule)
         return self
 
-    def answer(self, *answers: Answer) -> Self:
-        """Answer the next requests with `answers`."""
+    def answer(self, *answers: Answer | Callable[[dict[str, Any]], Answer | str]) -> Self:
+        """Answer the next requests with `answers`, or with what they return for the request."""
         self._answers.extend(answers)
         return self
 

@@ -282,11 +282,8 @@ async def test_a_research_is_stopped_by_who_asked_wherever_they_are_and_listed_t
         assert await zoe.told(".research stop") == "No research is running."
         assert await bob.told(".research") == "You have not asked for a report here."
         assert await bob.told(".research stop") == "Stopped."
-        here.model.release()
         await bob.ask(".research", rf"pump.*: done http.*{token}", "Terra")
-        here.model.hang()
-        shown = await ask(bob)
-        await here.model.arrived(2)
+        shown = await ask(bob)  # it waits for the step that hangs
         await bob.ask(".research", rf"pump.*: .*{shown}", "Terra")
         await bob.ask(".research stop", "Stopped", "Terra")
         here.model.release()
@@ -311,8 +308,12 @@ async def test_an_urgent_claim_is_told_before_the_report_is_done_once_and_never_
         here.model.default = obey_loudly
         await bob.say(ROOM, LINE)
         await until_done(zoe, await ask(zoe, "Terra"))
+        for _ in range(3):  # the plan, its claims, their check
+            here.model.answer(obey_loudly)
+        here.model.hang()  # the answer
         token = await ask(bob)
         assert (await bob.expect(warning))[1] == token
+        here.model.release()
         await until_done(bob, token)
         await until_done(zoe, await ask(zoe))  # a second warning would be too early
     assert sum("so far" in line for line in bob.lines) == 1
