@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from httpx2 import QueryParams
 
 from harnesses.core.services.reminders import Requester
@@ -43,7 +44,6 @@ from tests.promises.test_forgetting import forget_me
 
 QUESTION = "how do I start the greenhouse pump?"
 LINE = "the greenhouse pump starts when you hold the chartreuse button"
-PLAN = json.dumps({"topics": [{"title": "The pump", "searches": ["start the pump"]}]})
 TINY = {"parameters": 135_000_000}
 LINK = re.compile(r"http://\S+/research/([\w-]+)")
 
@@ -137,19 +137,20 @@ async def test_a_tiny_model_is_not_asked_and_the_report_shows_the_threads(tmp_pa
     assert LINE in page
 
 
+@pytest.mark.parametrize("request_number", [1, 2, 3, 5])  # plan, claims, their check, answer
 async def test_a_research_that_was_killed_goes_on_from_its_last_finished_step(
-    tmp_path: Path,
+    tmp_path: Path, request_number: int
 ) -> None:
     clock = ManualClock(datetime.now(UTC) + timedelta(minutes=1))
     async with place(tmp_path) as here, irc_client(here.port, "bob") as bob:
-        here.model.answer(Answer(PLAN)).hang()
+        here.model.answer(*[obey] * (request_number - 1)).hang()
         settings = {"IRC_SERVER": "127.0.0.1", "IRC_PORT": str(here.port)}
         settings |= {"AGENT_API_URL": here.model.url, "DB_PATH": "irc.db"}
         async with begun("run", "irc", "--data", str(tmp_path), cwd=tmp_path, **settings) as killed:
             await bob.meet()
             await bob.say(ROOM, LINE)
             token = await ask(bob)
-            await here.model.arrived(2)
+            await here.model.arrived(request_number)
             killed.kill()
             await killed.wait()
         here.model.release()
@@ -158,7 +159,7 @@ async def test_a_research_that_was_killed_goes_on_from_its_last_finished_step(
             await clock.advance(timedelta(seconds=31))
             await until_done(bob, token)
     orders = [str(each["messages"][0]["content"])[:8] for each in here.model.requests]
-    assert orders.count("You plan") == 1
+    assert orders.count("You plan") == (2 if request_number == 1 else 1)
     content = await here.content(token)
     assert content
     assert content.answer
