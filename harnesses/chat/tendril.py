@@ -63,7 +63,7 @@ class TerminalTendril(Tendril):
         self.status.ready("in a terminal")
         if self._input.is_terminal:
             model = await self.resources.catalog.shown_name()
-            _write(f"Terrarium with {model}; .help lists the commands.\n")
+            _write(f"Terrarium with {model or 'no model yet'}; .help lists the commands.\n")
         async for line in self._input.lines("> "):
             if line:
                 await self._respond(line)

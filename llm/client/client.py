@@ -552,11 +552,11 @@ class ModelCatalog:
         return card.chooses_tools
 
     async def shown_name(self, name: str = "") -> str:
-        """Return the name of a model as shown to people: that of the model behind an alias."""
-        card = await self.card(name)
-        if card is None:
-            return name or self._client.settings.model
-        return card.weights or card.root or card.id
+        """Return the shown name of a model, that behind an alias; "" before the server answers."""
+        if card := await self.card(name):
+            return card.weights or card.root or card.id
+        asked = name or self._client.settings.model
+        return asked if asked in self._cards else ""
 
 
 EMBEDDER = "multilingual-e5-small"
