@@ -196,10 +196,10 @@ async def test_another_file_of_that_name_is_never_written_over(
 ) -> None:
     other = tmp_path / entry.file
     other.write_bytes(b"GGUF of mine")
-    with pytest.raises(PullError, match="is there"):
+    with pytest.raises(PullError, match="exists"):
         await pulled(entry, tmp_path)
     for source in (f"hf:me/mine/{entry.file}", f"{hub.url}/a/b/resolve/main/{entry.file}"):
-        with pytest.raises(PullError, match="is there"):
+        with pytest.raises(PullError, match="exists"):
             await asyncio.to_thread(model_store.pull, source, tmp_path)
     assert other.read_bytes() == b"GGUF of mine"
 
