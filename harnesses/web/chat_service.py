@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harnesses.core.chat import DirectChat, ask_later
+from harnesses.core.chat import ask_later
 from harnesses.core.services.peers import Origin
 from harnesses.core.services.question_tools import Door
 from harnesses.core.services.reminders import RunOutcome
@@ -14,35 +14,12 @@ from harnesses.core.tendril.status import web_address
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.web.auth.tokens import Viewer
 from harnesses.web.visitors import Visitor, quote_link
-from llm.client.response import OnText
-from llm.messages.message import AttachedFile, Image
 from llm.skills.registry import TEACH
 from storage.chat_log.event import Identity, Place, Scope, is_private
 from storage.memory.conversations import Turn
 from storage.queues.reminders import Reminder
 
 _RIGHTS = frozenset({TEACH})
-
-
-async def answer_person(
-    chat: DirectChat,
-    visitor: Visitor,
-    conversation: str,
-    text: str,
-    address: str,
-    on_text: OnText,
-    attached: Image | AttachedFile | None = None,
-) -> TurnResult:
-    """Run the command, or answer the question, of a visitor at a network `address` in one of their
-    conversations, passing each piece of an answer to `on_text` as it is generated."""
-    tendril, scope = chat.tendril, visitor.viewer.scope
-    turn = replace(
-        visitor_turn(tendril, visitor, conversation, text, address, can_remind=True),
-        on_text=on_text,
-        image=attached if isinstance(attached, Image) else None,
-        file=attached if isinstance(attached, AttachedFile) else None,
-    )
-    return await chat.answer(turn, visitor.who, scope, lambda: _RIGHTS)
 
 
 def visitor_turn(

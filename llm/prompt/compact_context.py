@@ -66,7 +66,7 @@ class CompactPromptContext:
         """Read the last turn or the last lines, if the question follows up on them."""
         given, window = self._given, self._given.log_window
         if self._reading.follows_up and not self._lines:
-            turns = await given.store.turns(given.conversation, limit=1)
+            turns = await given.store.turns(given.conversation, end=given.replaces, limit=1)
             if turns and self._now() - turns[-1].time < _FOLLOW_UP_WITHIN:
                 quoted, messages = list(texts_shown(turns[-1])), turns[-1].messages
                 # Where lines are quoted in place of the model, it would only invent more of them.

@@ -56,7 +56,8 @@ class PromptInput:
 
     The turns of its `conversation`, of this `room` and `person`, are in `store`. `system` is the
     text at the beginning of the prompt. The `image` of the question is not stored. `found` are log
-    lines that answer it, however old.
+    lines that answer it, however old. If the question `replaces` a turn (an id), that and all after
+    it are not shown, and are deleted once it is answered.
     """
 
     store: Conversations
@@ -68,6 +69,7 @@ class PromptInput:
     image: Image | None = None
     log_window: LogWindow | None = None
     found: Sequence[Event] = ()
+    replaces: int = 0
 
     @property
     def live_window(self) -> LogWindow | None:
@@ -88,6 +90,8 @@ class PromptInput:
         live = self.live_window
         anchor = await live.question_event_id() if live else 0
         turn = Turn(anchor, now, (self.question.message(), *messages), related=tuple(related))
+        if self.replaces:
+            await self.store.cut(self.conversation, self.replaces)
         await self.store.add(self.conversation, turn, self.room, self.person)
 
 
@@ -123,7 +127,8 @@ class PromptContext:
 
     async def load(self) -> None:
         """Read the turns of the conversation."""
-        _, self._stored = await self._given.store.recall(self._given.conversation)
+        given = self._given
+        _, self._stored = await given.store.recall(given.conversation, given.replaces)
 
     async def fit(self, steps: Sequence[Message], count: Counter) -> list[Message]:
         """Return the messages, including the `steps` of the run, within the window.

@@ -88,10 +88,12 @@ class Conversations(Repository):
 
         return await self._database.write(insert)
 
-    async def turns(self, name: str, *, start: int = 0, limit: int = MAX_TURNS) -> list[Turn]:
-        """Return the newest `limit` turns of a conversation with ids from `start` on, oldest
-        first."""
-        return await self._database.read(_turns, name, start, limit)
+    async def turns(
+        self, name: str, *, start: int = 0, end: int = 0, limit: int = MAX_TURNS
+    ) -> list[Turn]:
+        """Return the newest `limit` turns of a conversation with ids from `start` on and, if `end`
+        is not 0, below that; oldest first."""
+        return await self._database.read(_turns, name, start, end, limit)
 
     async def answers(self, room: str, questions: Collection[int]) -> dict[int, str]:
         """Return the whole answers of the turns of a room, in anybody's conversation there, to the
@@ -145,15 +147,15 @@ class Conversations(Repository):
         if turns:
             await forget_people(self._database, (), lambda _: False, turns)
 
-    async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
-        """Return where the prompt of this conversation begins, and its turns from there on, oldest
-        first, read in one snapshot."""
+    async def recall(self, name: str, end: int = 0) -> tuple[PromptWindow, list[Turn]]:
+        """Return where the prompt of this conversation begins, and its turns from there on (with
+        ids below `end`, if that is not 0), oldest first, read in one snapshot."""
 
         def both(db: Connection) -> tuple[PromptWindow, list[Turn]]:
             sql = "SELECT log_start, turn_start FROM conversations WHERE name = ?"
             row = db.execute(sql, [name]).fetchone()
             window = PromptWindow(*row) if row else PromptWindow()
-            return window, _turns(db, name, window.turn_start, MAX_TURNS)
+            return window, _turns(db, name, window.turn_start, end, MAX_TURNS)
 
         return await self._database.read(both)
 
@@ -181,11 +183,11 @@ class Conversations(Repository):
         return await self._database.write(work)
 
 
-def _turns(db: Connection, name: str, start: int, limit: int) -> list[Turn]:
+def _turns(db: Connection, name: str, start: int, end: int, limit: int) -> list[Turn]:
     rows = db.execute(
         "SELECT t.* FROM turns t JOIN conversations c ON c.id = t.conversation_id"
-        " WHERE c.name = ? AND t.id >= ? ORDER BY t.id DESC LIMIT ?",
-        [name, start, limit],
+        " WHERE c.name = ? AND t.id >= ? AND t.id < ? ORDER BY t.id DESC LIMIT ?",
+        [name, start, end or 2**63 - 1, limit],
     ).fetchall()
     return [
         Turn(

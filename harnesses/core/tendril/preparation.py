@@ -131,6 +131,7 @@ async def create_context(
         person=memory.person,
         system=prompt.system,
         question=request.question(),
+        replaces=request.replaces,
         image=request.image,
         log_window=request.log_window,
         found=quoted.events if quoted else (),

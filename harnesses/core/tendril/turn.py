@@ -91,6 +91,8 @@ class TurnRequest:
       from the question, by the turn itself.
     - `pasted`: further lines of the question, which its turn finds in the log.
     - `joins`: the question may join the one being answered, if it is a follow-up.
+    - `replaces`: the id of the turn, if not 0, that this one is remembered instead of, as of all
+      after it. Its prompt shows those before.
     - `keeps`: memory keeps the turn. Otherwise nothing of it is stored and, for a person's
       question, no trace either.
     - `origin`: the person and scope for questions to other tendrils; None: none may be asked.
@@ -118,6 +120,7 @@ class TurnRequest:
     persona: str | None = None
     model: str = ""
     joins: bool = False
+    replaces: int = 0
     keeps: bool = True
     deliver: Deliver | None = None
     trigger: Trigger = "standard"

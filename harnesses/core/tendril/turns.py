@@ -265,16 +265,6 @@ class Turns:
         for queue in [queue for name, queue in self._queues.items() if belongs(name)]:
             await queue.drop()
 
-    async def rewind(self, conversation: str, turn: int) -> None:
-        """Delete a turn of a conversation, by id, with all after it, once it is at rest: it is to
-        be asked again. Raises StorageError."""
-        queue = self._queue_of(conversation)
-        if await queue.wait(queue.place(Question("", ""), joins=False)):
-            try:
-                await self._resources.conversations.cut(conversation, turn)
-            finally:
-                queue.leave()
-
     async def compact(self, conversation: str) -> int:
         """Reduce the prompt of a conversation to its newest turns and freshly chosen log lines;
         return how many turns are left out. A background job summarises those if the model is

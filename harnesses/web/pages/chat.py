@@ -7,6 +7,7 @@ import base64
 import json
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -20,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from harnesses.web.app_state import TOO_FAST, AppStateDep, require_token
 from harnesses.web.auth.login_delays import address_of
 from harnesses.web.auth.middleware import MAX_IMAGE_CHARS, refuse, see_other
-from harnesses.web.chat_service import answer_person
+from harnesses.web.chat_service import visitor_turn
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
 from harnesses.web.visitors import Visitor, VisitorDep
@@ -162,21 +163,31 @@ async def ask(
     address = address_of(request)
     if not state.questions.try_acquire(address):
         return refuse(request, HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
+    name = _key(visitor, question.conversation)
     attached: Image | AttachedFile | None = None
     if question.file is not None:
         attached = await question.file.read()
     elif question.image is not None:
         attached = _decode(question.image)
+    elif question.replaces:
+        past = await state.tendril.conversations.turns(name, start=question.replaces)
+        if past and (file := past[0].messages[0].get("file")):
+            attached = AttachedFile(file["name"], file["text"])
 
     async def answer(write: Write) -> None:
         async def on_text(piece: str) -> None:
             await write({"text": piece})
 
-        tendril, name = state.tendril, _key(visitor, question.conversation)
-        if question.replaces:
-            await tendril.turns.rewind(name, question.replaces)
-        text = question.text
-        reply = await answer_person(state.chat, visitor, name, text, address, on_text, attached)
+        tendril = state.tendril
+        turn = replace(
+            visitor_turn(tendril, visitor, name, question.text, address, can_remind=True),
+            on_text=on_text,
+            image=attached if isinstance(attached, Image) else None,
+            file=attached if isinstance(attached, AttachedFile) else None,
+            replaces=question.replaces or 0,
+        )
+        scope = visitor.viewer.scope
+        reply = await state.chat.answer(turn, visitor.who, scope, turn.rights)
         last = {"html": answer_html(reply.text), "ok": reply.ok}
         is_turn = reply.ok and bool(reply.messages)  # and no command
         if is_turn and (kept := await tendril.conversations.turns(name, limit=1)):

@@ -94,7 +94,7 @@ function equip(asked, answer) {
   };
   tools.append(
     button("Copy", copy),
-    button("Again", () => running || ask(asked.firstElementChild.textContent, null, asked)),
+    button("Again", () => running || ask(asked.firstElementChild.textContent, asked.file, asked)),
     button("Edit", () => edit(asked)),
   );
   answer.append(tools);
@@ -109,13 +109,18 @@ function edit(asked) {
   box.focus();
 }
 
-// Asks, in the place of the question `replaced` and all after it if there is one.
+// Asks, in the place of the question `replaced` and all after it if there is one. They are shown
+// again unless there is an answer.
 async function ask(text, file, replaced) {
   document.getElementById("welcome")?.remove();
   const replaces = Number(replaced?.dataset.turn) || null;
-  while (replaced && said.lastElementChild !== replaced) said.lastElementChild.remove();
-  replaced?.remove();
+  const articles = [...said.children];
+  const first = articles.findIndex((each) => (replaces ? Number(each.dataset.turn) === replaces : each === replaced));
+  const old = replaced ? articles.slice(first, replaces ? undefined : first + 2) : [];
+  for (const each of old) each.hidden = true;
   const asked = article("asked", text);
+  asked.file = file;
+  if (replaces) asked.dataset.turn = replaces;
   if (file) {
     const name = isImage(file) ? "[image]" : file.name;
     asked.append(Object.assign(document.createElement("p"), { className: "muted", textContent: name }));
@@ -142,6 +147,7 @@ async function ask(text, file, replaced) {
         answer.innerHTML = piece.html; // sanitized by the server
         answer.classList.toggle("failed", !piece.ok);
         if (piece.turn) asked.dataset.turn = piece.turn;
+        if (piece.turn || !replaces) for (const each of old.splice(0)) each.remove();
         ended = true;
       }
       toEnd();
@@ -160,6 +166,7 @@ async function ask(text, file, replaced) {
       answer.classList.add("failed");
     }
   } finally {
+    for (const each of old) each.hidden = false;
     answer.classList.remove("waiting");
     equip(asked, answer);
     running = null;

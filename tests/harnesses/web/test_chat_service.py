@@ -110,6 +110,38 @@ async def test_forget_me_removes_all_conversations_and_facts_of_the_person_and_n
         assert "toads" in (await other.get("/chat")).text
 
 
+async def test_a_turn_is_replaced_only_by_one_that_is_answered(
+    script: ScriptedOpenAI, chat: WebSite
+) -> None:
+    async def again(text: str) -> dict[str, Any]:
+        answer = await chat.http.post("/chat", json={"text": text, "replaces": 2})
+        last: dict[str, Any] = json.loads(answer.text.splitlines()[-1])
+        return last
+
+    script.say("Noted.").say("Moss.")
+    for text in ("I keep newts", "what do they eat?"):
+        await ask(chat.http, text)
+    script.fail(400, "no")
+    assert not (await again("what do they drink?"))["ok"]
+    script.hang("Perhaps they")
+    body = {"text": "what do they drink?", "replaces": 2}
+    async with chat.http.stream("POST", "/chat", json=body) as answer:
+        async with asyncio.timeout(PATIENCE):
+            await anext(answer.aiter_lines())
+    await script.client_gone()
+    kept = (await chat.http.get("/chat")).text
+    assert "what do they eat?" in kept
+    assert "Moss." in kept
+    script.say("Dew.")
+    assert (await again("what do they drink?"))["turn"] == 3
+    shown = str(script.requests[-1]["messages"])
+    assert "I keep newts" in shown
+    assert "what do they eat?" not in shown
+    kept = (await chat.http.get("/chat")).text
+    assert "Dew." in kept
+    assert "Moss." not in kept
+
+
 async def test_a_conversation_is_there_again_after_a_restart(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         async with web_site(tmp_path, agent_url=script.url) as site:

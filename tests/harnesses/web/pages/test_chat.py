@@ -56,6 +56,11 @@ async def test_an_answer_is_stopped_asked_again_edited_and_copied(
         await expect(answers.last).to_contain_text("Toads, mostly.")
         await expect(asked).to_have_text(["who lives here?"])
         assert not {"Frogs", "A short one"} & set(shown_to(script).split('"'))
+        # A turn stays as long as nothing has replaced it.
+        script.fail(400, "no")
+        await answers.last.get_by_role("button", name="Again").click()
+        await expect(page.locator(".failed")).to_be_visible()
+        await expect(answers.first).to_contain_text("Toads, mostly.")
         script.say("Newts, too.")
         await answers.last.get_by_role("button", name="Again").click()
         await expect(answers.last).to_contain_text("Newts, too.")
