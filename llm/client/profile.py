@@ -61,6 +61,7 @@ class CapabilitiesPart(BaseModel):
     tools: str | None = None
     vision: bool | None = None
     chooses_tools: bool | None = None
+    embeddings: bool | None = None
 
 
 class ModelCard(BaseModel):
@@ -101,6 +102,12 @@ class ModelCard(BaseModel):
             return False
         # An explicit null means "not tested yet"; an absent field, that the server never tells.
         return able.chooses_tools if "chooses_tools" in able.model_fields_set else True
+
+
+class ModelCards(BaseModel):
+    """The response of `/v1/models`."""
+
+    data: list[ModelCard]
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,8 +196,8 @@ Message = dict[str, Any]
 
 In memory it may have further keys, which `wire` leaves out: `name` (the asker), `reasoning_content`
 (the model's thoughts), `quotes` (the ids of the log lines in it), and in an answer `quotes_beside`
-(those in thoughts and calls). A question may have a `file`, its name and text, which is shown after
-it. A user message of a prompt may have an `image`
+(those in thoughts and calls). A question may have the name of the `model` that it is for, and a
+`file`, its name and text, which is shown after it. A user message of a prompt may have an `image`
 (`Image`), which `wire` makes a part of the content."""
 
 
@@ -380,7 +380,7 @@ class Question:
     """A question, and the person who asks it, perhaps with a file.
 
     `pending_event` is the log event, perhaps not yet written, of a question that may join a running
-    turn; `quotes` are the ids of further lines in its text.
+    turn; `quotes` are the ids of further lines in its text, `model` is the one that it is for.
     """
 
     who: str
@@ -388,6 +388,7 @@ class Question:
     pending_event: PendingEvent | None = None
     quotes: tuple[int, ...] = ()
     file: AttachedFile | None = None
+    model: str = ""
 
     async def wait_logged(self) -> None:
         """Wait until the line of the question is in the log."""
@@ -401,6 +402,8 @@ class Question:
             message["quotes"] = list(self.quotes)
         if self.file:
             message["file"] = {"name": self.file.name, "text": self.file.text}
+        if self.model:
+            message["model"] = self.model
         event = self.pending_event
         return message | {"anchor": event.id} if event and event.id else message
 

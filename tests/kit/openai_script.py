@@ -295,8 +295,12 @@ class ScriptedOpenAI:
         return JSONResponse(embeddings(map(self.vector, texts), self.model, words(texts)))
 
     async def _models(self, _request: Request) -> Response:
-        model = {"id": self.model, "object": "model", "created": 0, "owned_by": self.owner}
-        return JSONResponse({"object": "list", "data": [model]})
+        models = [
+            {"id": name, "object": "model", "created": 0, "owned_by": self.owner}
+            | {"root": self.roots.get(name, name)}
+            for name in sorted({self.model, *self.models})
+        ]
+        return JSONResponse({"object": "list", "data": models})
 
     async def _one_model(self, request: Request) -> Response:
         name = request.path_params["name"]

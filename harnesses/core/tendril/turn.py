@@ -222,6 +222,7 @@ class TurnRequest:
             self.log_window.pending_event if self.log_window and self.joins else None,
             tuple(line.id for line in self.pasted),
             self.file,
+            self.model,
         )
 
     async def settled(self, *, with_pasted: bool) -> TurnRequest:

@@ -84,6 +84,7 @@ class ChatQuestion(BaseModel):
 
     file: UploadedFile | None = None
     conversation: ConversationName = FIRST
+    model: Annotated[str, Field(max_length=200, description="of `/v1/models`")] = ""
     replaces: Annotated[int, Field(gt=0, lt=2**53)] | None = Field(
         None, description="the id of a turn that this question replaces, with all after it"
     )
@@ -132,6 +133,7 @@ async def show_chat(
         words = selected.strip()[:_LONGEST_SELECTION]
         draft = f"About {about}:\n\n“{words}”\n\n" if words else f"What does {about} say?"
     turns = await kept.turns(_key(visitor, name))
+    asked = [turn.messages[0]["model"] for turn in turns if "model" in turn.messages[0]]
     # Without the tool calls between a question and its answer.
     said = [
         (
@@ -149,6 +151,8 @@ async def show_chat(
         name=name,
         listed=[(key, each.question[:_LONGEST_TITLE], each.time) for key, each in listed],
         draft=draft,
+        models=await state.tendril.resources.catalog.choices(),
+        model=asked[-1] if asked else "",
         bookmarklet=f"javascript:{quote(script)}",
     )
     return visitor.welcome(request, response)
@@ -163,14 +167,16 @@ async def ask(
     address = address_of(request)
     if not state.questions.try_acquire(address):
         return refuse(request, HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
-    name = _key(visitor, question.conversation)
+    tendril, name, model = state.tendril, _key(visitor, question.conversation), question.model
+    if model and not await tendril.resources.catalog.card(model):
+        raise HTTPException(422, f"There is no model {model[:60]} now; choose another one.")
     attached: Image | AttachedFile | None = None
     if question.file is not None:
         attached = await question.file.read()
     elif question.image is not None:
         attached = _decode(question.image)
     elif question.replaces:
-        past = await state.tendril.conversations.turns(name, start=question.replaces)
+        past = await tendril.conversations.turns(name, start=question.replaces)
         if past and (file := past[0].messages[0].get("file")):
             attached = AttachedFile(file["name"], file["text"])
 
@@ -178,10 +184,10 @@ async def ask(
         async def on_text(piece: str) -> None:
             await write({"text": piece})
 
-        tendril = state.tendril
         turn = replace(
             visitor_turn(tendril, visitor, name, question.text, address, can_remind=True),
             on_text=on_text,
+            model=model,
             image=attached if isinstance(attached, Image) else None,
             file=attached if isinstance(attached, AttachedFile) else None,
             replaces=question.replaces or 0,

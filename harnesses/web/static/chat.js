@@ -134,7 +134,8 @@ async function ask(text, file, replaced) {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({
-        text, replaces, conversation: form.dataset.name, ...(file ? await sent(file) : {}),
+        text, replaces, conversation: form.dataset.name, model: form.elements.model?.value ?? "",
+        ...(file ? await sent(file) : {}),
       }),
       signal: running.signal,
     });

@@ -97,6 +97,38 @@ async def test_conversations_are_apart_listed_and_deleted_one_by_one(
         await expect(stranger.get_by_role("link", name="what do I keep?")).to_have_count(0)
 
 
+async def test_each_conversation_has_the_model_that_was_chosen_last(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
+        script.roots = {"script": "terra"}  # the configured one by another name
+        page = await visit(chromium, f"{site.url}/chat")
+        model = page.get_by_label("Model")
+        await expect(model).to_have_count(0)  # there is no choice
+        script.models |= {"org/big<b>", "fast", "gone"}
+        script.roots |= {"fast": "small"}
+        await page.reload()
+        await expect(model.locator("option")).to_have_text(
+            ["terra", "fast (small)", "gone", "org/big<b>"]
+        )
+        await model.select_option("org/big<b>")
+        await ask(page, "I keep newts")
+        await expect(page.locator(".answered")).to_have_count(1)
+        await expect(page.get_by_role("button", name="Again")).to_be_visible()
+        assert script.requests[-1]["model"] == "org/big<b>"
+        await page.reload()
+        await expect(model).to_have_value("org/big<b>")
+        await page.get_by_role("link", name="New conversation").click()
+        await expect(model).to_have_value("terra")
+        await ask(page, "I keep toads")
+        await expect(page.get_by_role("button", name="Again")).to_be_visible()
+        assert script.requests[-1]["model"] == "terra"
+        script.models.discard("gone")
+        await model.select_option("gone")
+        await ask(page, "and frogs")
+        await expect(page.locator(".failed")).to_contain_text("There is no model gone now")
+
+
 def pdf(*lines: str) -> bytes:
     """A PDF file of one page with these lines."""
     shown = " ".join(f"({line}) Tj 0 -20 Td" for line in lines)
