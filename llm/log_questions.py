@@ -111,6 +111,13 @@ class Quoting:
             spoken.append(f"* {who} {said}" if is_action else f"<{who}> {said}")
         return f"{stamp} {' / '.join(spoken)}" + (f"  {address}" if address else "")
 
+    def without(self, text: str, first: Event) -> str:
+        """Return a text without the linked quote that begins with an event, if it has one."""
+        head, link, rest = text.partition(f"  {self.link(first)}")
+        start = head.rfind(f"[{first.time.astimezone(self.zone):%Y-%m-%d %H:%M}]")
+        is_quote = link and start >= 0 and "\n" not in head[start:]
+        return f"{head[:start].rstrip(' ')}{rest}" if is_quote else text
+
 
 PLAIN = Quoting()
 """The style with times in UTC and without links."""

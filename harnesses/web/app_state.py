@@ -23,6 +23,7 @@ from storage.chat_log.arrivals import LogEnd
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.event_table import channels_in
+from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.queues.pastes import Pastes
 from storage.queues.reports import Reports
@@ -36,23 +37,45 @@ TOO_FAST = "You ask faster than I can answer; wait a few seconds."
 _BATCH_SIZE = 200  # events that a stream reads at once
 
 
-class LogChangeNotifier:
-    """Wakes any number of readers when the log changes; they share one watch of the database."""
+class ChangeNotifier:
+    """Wakes any number of readers when a database changes; they share one watch of it."""
 
-    def __init__(self, log: ChatLog) -> None:
-        self._log = log
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._changed = asyncio.Event()
         self._closed = False
 
     async def watch(self) -> None:
         """Wake the readers at each change, until cancelled."""
-        async for _ in self._log.database.changes():
+        async for _ in self._database.changes():
             self._wake()
 
     def close(self) -> None:
         """End the streams of all readers, because the server is stopping."""
         self._closed = True
         self._wake()
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yield at once, and then at each change, until `close`."""
+        while not self._closed:
+            changed = self._changed  # as in `LogChangeNotifier.events`
+            yield
+            if not self._closed:
+                await changed.wait()
+
+    def _wake(self) -> None:
+        # Each change has its own Event: a single one would need to be cleared by some reader, which
+        # could swallow the change for the others.
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class LogChangeNotifier(ChangeNotifier):
+    """Wakes the readers of the log, and reads it for them."""
+
+    def __init__(self, log: ChatLog) -> None:
+        super().__init__(log.database)
+        self._log = log
 
     async def events(
         self, query: Query, is_open: Callable[[], Awaitable[bool]]
@@ -105,12 +128,6 @@ class LogChangeNotifier:
             if len(found) < _BATCH_SIZE:
                 return
 
-    def _wake(self) -> None:
-        # Each change has its own Event: a single one would need to be cleared by some reader, which
-        # could swallow the change for the others.
-        self._changed.set()
-        self._changed = asyncio.Event()
-
 
 class AppState:
     """The components of a web `tendril` that its requests use."""
@@ -121,6 +138,7 @@ class AppState:
         self.chat = DirectChat(tendril)
         self.log, self.retrieval = log.chat_log, log.retrieval
         self.notifier = LogChangeNotifier(log.chat_log)
+        self.turns = ChangeNotifier(tendril.database)
         self.pastes, self.reports = Pastes(log.database), Reports(log.database)
         # The tendrils keep their runs where the log is: each in its own file, or in one database.
         store, self.data = log.database.address, tendril.config.data

@@ -19,6 +19,9 @@ from storage.chat_log.event import Identity, Place, Scope, is_private
 from storage.memory.conversations import Turn
 from storage.queues.reminders import Reminder
 
+DUE = "(A reminder of mine is due.)"
+"""The question of a turn that holds a reminder: so the model knows what it has said unasked."""
+
 _RIGHTS = frozenset({TEACH})
 
 
@@ -61,7 +64,7 @@ async def put_reminder(tendril: Tendril, place: Place, text: str) -> bool:
     False for a channel. Raises StorageError."""
     if not is_private(place.channel):
         return False
-    due = {"role": "user", "name": place.channel, "content": "(A reminder of mine is due.)"}
+    due = {"role": "user", "name": place.channel, "content": DUE}
     turn = Turn(0, tendril.clock.now(), (due, {"role": "assistant", "content": text}))
     room = room_name(place)
     await tendril.conversations.add(room, turn, room=room, person=place.channel)

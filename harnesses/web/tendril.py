@@ -67,10 +67,11 @@ class WebTendril(Tendril):
             state = AppState(self, self.settings)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(state.notifier.watch())
+                tasks.create_task(state.turns.watch())
                 await serve(
                     create_app(state),
                     listener,
                     ready=lambda: self.status.ready(address),
-                    stopping=state.notifier.close,
+                    stopping=lambda: (state.notifier.close(), state.turns.close()),
                     proxies=self.settings.trusted_proxies,
                 )

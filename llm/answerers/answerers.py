@@ -208,9 +208,9 @@ async def _last_seen(window: LogWindow, nick: str, asked: AskedQuestion) -> str 
 async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | QuotedAnswer:
     """Return what was said since the asker last spoke, or in the time they named: how much, by
     whom, the questions most replied to, and links."""
-    query = replace(query, types=SPOKEN, own=False, limit=_MAX_EVENTS)
+    query = replace(query, types=SPOKEN, limit=_MAX_EVENTS)
     if not phrase:
-        own = replace(query, nick=window.speaker, limit=1)
+        own = replace(query, own=False, nick=window.speaker, limit=1)
         [last] = await window.log.for_model(own)
         # Who has just spoken missed what was said before.
         if last and window.time_of_question() - last[0].time > _PRESENT_WITHIN:
@@ -220,7 +220,13 @@ async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | 
             query = replace(query, since=window.time_of_question() - _WITHOUT_ABSENCE)
             phrase = " in a day"
     [found] = await window.log.for_model(query)
-    said = [event for event in found if not window.line_filter.leaves_out(event)]
+    # What a bot has answered was for it, whatever its nick is: the web pages do not know that.
+    answered = {event.reply_to for event in found if event.own}
+    said = [
+        event
+        for event in found
+        if event.id not in answered and not window.line_filter.leaves_out(event)
+    ]
     if not said:
         return f"Nothing was said here{phrase}."
     speakers = Counter(event.nick for event in said)

@@ -10,7 +10,7 @@ from typing import Any
 
 from storage.chat_log.opt_outs import person_of
 from storage.connection import GIVEN, Connection
-from storage.db.database import Repository, from_micros, to_micros
+from storage.db.database import Repository, Row, from_micros, to_micros
 from storage.memory.deletion import DeletedTurn, forget_conversation, forget_people
 
 Message = dict[str, Any]
@@ -52,11 +52,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ConversationEntry:
-    """A conversation in the list of those of a room: its first question and its last turn."""
+    """A conversation in the list of those of a room: its first question, and the time and id of its
+    last turn."""
 
     name: str
     question: str
     time: datetime
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,16 @@ class Conversations(Repository):
         is not 0, below that; oldest first."""
         return await self._database.read(_turns, name, start, end, limit)
 
+    async def since(self, room: str, start: int, limit: int = 50) -> list[tuple[str, Turn]]:
+        """Return the first turns of all conversations of a room with ids above `start`, each with
+        the name of its conversation, oldest first."""
+        rows = await self._database.fetch_all(
+            "SELECT c.name, t.* FROM turns t JOIN conversations c ON c.id = t.conversation_id"
+            " WHERE c.room = ? AND t.id > ? ORDER BY t.id LIMIT ?",
+            [room, start, limit],
+        )
+        return [(row["name"], _turn(row)) for row in rows]
+
     async def answers(self, room: str, questions: Collection[int]) -> dict[int, str]:
         """Return the whole answers of the turns of a room, in anybody's conversation there, to the
         `questions` (ids of their log events), each after the asker's name, with which a model may
@@ -121,10 +133,10 @@ class Conversations(Repository):
     async def of_room(self, room: str, limit: int) -> list[ConversationEntry]:
         """Return the `limit` conversations of a room that were held last, the newest first."""
         rows = await self._database.fetch_all(
-            "SELECT c.name, max(t.time) AS time, (SELECT messages FROM turns f WHERE"
-            " f.conversation_id = c.id ORDER BY f.id LIMIT 1) AS first FROM conversations c"
-            " JOIN turns t ON t.conversation_id = c.id WHERE c.room = ? GROUP BY c.id, c.name"
-            " ORDER BY max(t.time) DESC LIMIT ?",
+            "SELECT c.name, max(t.time) AS time, max(t.id) AS last, (SELECT messages"
+            " FROM turns f WHERE f.conversation_id = c.id ORDER BY f.id LIMIT 1) AS first"
+            " FROM conversations c JOIN turns t ON t.conversation_id = c.id"
+            " WHERE c.room = ? GROUP BY c.id, c.name ORDER BY max(t.time) DESC LIMIT ?",
             [room, limit],
         )
         return [
@@ -132,6 +144,7 @@ class Conversations(Repository):
                 row["name"],
                 str(json.loads(row["first"])[0].get("content") or ""),
                 from_micros(row["time"]),
+                row["last"],
             )
             for row in rows
         ]
@@ -189,13 +202,14 @@ def _turns(db: Connection, name: str, start: int, end: int, limit: int) -> list[
         " WHERE c.name = ? AND t.id >= ? AND t.id < ? ORDER BY t.id DESC LIMIT ?",
         [name, start, end or 2**63 - 1, limit],
     ).fetchall()
-    return [
-        Turn(
-            row["anchor"],
-            from_micros(row["time"]),
-            tuple(json.loads(row["messages"])),
-            row["id"],
-            tuple(json.loads(row["related"])),
-        )
-        for row in reversed(rows)
-    ]
+    return [_turn(row) for row in reversed(rows)]
+
+
+def _turn(row: Row) -> Turn:
+    return Turn(
+        row["anchor"],
+        from_micros(row["time"]),
+        tuple(json.loads(row["messages"])),
+        row["id"],
+        tuple(json.loads(row["related"])),
+    )

@@ -6,34 +6,42 @@ import asyncio
 import base64
 import json
 import secrets
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter, Depends, Header, HTTPException
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from markupsafe import Markup
 from pydantic import BaseModel, Field, StringConstraints, field_validator
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from harnesses.web.app_state import TOO_FAST, AppStateDep, require_token
+from harnesses.core.tendril.status import web_address
+from harnesses.web.app_state import TOO_FAST, AppState, AppStateDep, require_token
 from harnesses.web.auth.login_delays import address_of
 from harnesses.web.auth.middleware import MAX_IMAGE_CHARS, refuse, see_other
-from harnesses.web.chat_service import visitor_turn
-from harnesses.web.rendering.text import answer_html
-from harnesses.web.rendering.view import page
-from harnesses.web.visitors import Visitor, VisitorDep
-from llm.messages.message import AttachedFile, Image, Message
+from harnesses.web.chat_service import DUE, visitor_turn
+from harnesses.web.pages.research import scope_for
+from harnesses.web.queries import Id
+from harnesses.web.rendering.timezones import zone_of
+from harnesses.web.rendering.view import page, part
+from harnesses.web.visitors import Visitor, VisitorDep, quote_link
+from llm.messages.message import AttachedFile, Image, Message, quotes_of
 from llm.web.errors import ExtraMissing, PageUnreadable
 from llm.web.extraction import extract
+from storage.log import Query
+from storage.memory.conversations import Turn
 
 _LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
 FIRST = "0"
 """The name of the conversation that a visitor has had before there were several."""
 
 _MOST_LISTED = 50  # conversations
+_HIDDEN_PAUSE = 15_000  # milliseconds after which a hidden tab asks for what is new
 _LONGEST_TITLE = 80  # characters
 ConversationName = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,32}$")]
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
@@ -97,6 +105,18 @@ class ChatQuestion(BaseModel):
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class ShownTurn:
+    """A turn as the page shows it, with the name of a `file` of the question. A reminder answers no
+    question, so nothing `is_asked`."""
+
+    id: int
+    is_asked: bool
+    question: str
+    file: str
+    answer: Markup
+
+
 @router.get("/chat")
 @router.get("/chat/{name}")
 async def show_chat(
@@ -114,7 +134,7 @@ async def show_chat(
     """
     kept = state.tendril.conversations
     entries = await kept.of_room(visitor.room, _MOST_LISTED)
-    listed = [(each.name.removeprefix(visitor.room).lstrip("/") or FIRST, each) for each in entries]
+    listed = [(_name(visitor, each.name), each) for each in entries]
     if name == "new" or about:
         name = secrets.token_hex(8)
     name = name or (listed[0][0] if listed else FIRST)
@@ -134,20 +154,11 @@ async def show_chat(
         draft = f"About {about}:\n\n“{words}”\n\n" if words else f"What does {about} say?"
     turns = await kept.turns(_key(visitor, name))
     asked = [turn.messages[0]["model"] for turn in turns if "model" in turn.messages[0]]
-    # Without the tool calls between a question and its answer.
-    said = [
-        (
-            turn.id,
-            _content(turn.messages[0]),
-            turn.messages[0].get("file", {}).get("name", ""),
-            _content(turn.messages[-1]),
-        )
-        for turn in turns
-    ]
     response = page(
         request,
         "chat.html",
-        said=said,
+        turns=await _shown(request, state, visitor, turns),
+        last=max((each.last for each in entries), default=0),
         name=name,
         listed=[(key, each.question[:_LONGEST_TITLE], each.time) for key, each in listed],
         draft=draft,
@@ -194,13 +205,51 @@ async def ask(
         )
         scope = visitor.viewer.scope
         reply = await state.chat.answer(turn, visitor.who, scope, turn.rights)
-        last = {"html": answer_html(reply.text), "ok": reply.ok}
-        is_turn = reply.ok and bool(reply.messages)  # and no command
-        if is_turn and (kept := await tendril.conversations.turns(name, limit=1)):
-            last["turn"] = kept[-1].id
-        await write(last)
+        turn_id = 0
+        messages = reply.messages or ({"role": "assistant", "content": reply.text},)  # a command
+        if (
+            reply.ok
+            and reply.messages
+            and (kept := await tendril.conversations.turns(name, limit=1))
+        ):
+            turn_id = kept[-1].id
+        said = Turn(0, tendril.clock.now(), messages, turn_id)
+        [shown] = await _shown(request, state, visitor, [said])
+        await write({"html": shown.answer, "ok": reply.ok} | ({"turn": turn_id} if turn_id else {}))
 
     return visitor.welcome(request, StreamedAnswer(answer))
+
+
+@router.get("/chat/{name}/tail", response_class=EventSourceResponse)
+async def follow(
+    request: Request,
+    state: AppStateDep,
+    visitor: VisitorDep,
+    name: ConversationName,
+    after: Id,
+    last_event_id: Annotated[Id | None, Header()] = None,  # of a browser that reconnects
+    *,
+    once: bool = False,
+) -> AsyncIterator[ServerSentEvent]:
+    """Stream the turns with ids above `after` as HTML, for an open page of a conversation: its own,
+    and a hint at what Terra has said unasked in the first one. With `once` it ends after those that
+    there are, and the browser asks again: so a hidden tab holds no connection."""
+    position = after if last_event_id is None else last_event_id
+    yield ServerSentEvent(id=str(position), retry=_HIDDEN_PAUSE if once else 2_000)
+    async for _ in state.turns.changes():
+        found = await state.tendril.conversations.since(visitor.room, position)
+        if found and not await state.tokens.is_valid(visitor.viewer):
+            return
+        for key, turn in found:
+            position, place = turn.id, _name(visitor, key)
+            html = ""
+            if place == name:
+                html = part("turns.html", turns=await _shown(request, state, visitor, [turn]))
+            elif place == FIRST:
+                html = part("elsewhere.html", turn=turn.id, text=_content(turn.messages[-1]))
+            yield ServerSentEvent(id=str(position), data={"turn": turn.id, "html": html})
+        if once:
+            return
 
 
 @router.post("/chat/{name}/forget")
@@ -212,6 +261,51 @@ async def forget(state: AppStateDep, visitor: VisitorDep, name: ConversationName
 
 def _content(message: Message) -> str:
     return str(message.get("content") or "")
+
+
+async def _shown(
+    request: Request, state: AppState, visitor: Visitor, turns: Sequence[Turn]
+) -> list[ShownTurn]:
+    """Return turns as the page shows them, each answer with its sources as cards: the lines that it
+    quotes, as far as the visitor may read them, reports, and pages that were read for it."""
+    tendril, scope = state.tendril, visitor.viewer.scope
+    view = tendril.log.view(scope, visitor.who, quote_link(web_address(tendril.config)))
+    quoted = quotes_of(*(turn.messages[-1] for turn in turns))
+    lines = Query(scope=scope, ids=quoted, limit=len(quoted))
+    events = await state.log.find(lines) if quoted else []
+    shown = []
+    for turn in turns:
+        # Without the tool calls between a question and its answer.
+        question, answer = turn.messages[0], turn.messages[-1]
+        text, cited = _content(answer), [each for each in events if each.id in quotes_of(answer)]
+        for event in cited:
+            text = view.quoting.without(text, event)
+        calls = [call for message in turn.messages for call in message.get("tool_calls", ())]
+        read = [call["function"] for call in calls if call["function"]["name"] == "read_page"]
+        urls = dict.fromkeys(str(json.loads(each["arguments"]).get("url", "")) for each in read)
+        links = [(url, url, "read for this answer") for url in urls if url.startswith("http")]
+        _, is_linked, rest = text.partition("/research/")
+        report = await state.reports.get(rest.split()[0]) if is_linked and rest.split() else None
+        if report and scope_for(visitor.viewer, report):
+            stage = "is being worked on" if report.is_open else "done"
+            links.append((f"/research/{report.id}", report.question, f"report, {stage}"))
+        shown.append(
+            ShownTurn(
+                turn.id,
+                question.get("content") != DUE,
+                _content(question),
+                question.get("file", {}).get("name", ""),
+                part(
+                    "answer.html", text=text, events=cited, links=links, zone=zone_of(request)
+                ).strip(),
+            )
+        )
+    return shown
+
+
+def _name(visitor: Visitor, key: str) -> str:
+    """Return the name of a conversation of the visitor from its key."""
+    return key.removeprefix(visitor.room).lstrip("/") or FIRST
 
 
 def _key(visitor: Visitor, name: str) -> str:

@@ -127,8 +127,12 @@ async def read_form(request: Request) -> dict[str, str]:
 
 def lines(events: Sequence[Event], zone: ZoneInfo) -> Markup:
     """Return events as HTML list items, with times in a zone."""
-    laid = list(blocks(events, zone))
-    html = _templates.get_template("lines.html").render(blocks=laid, zone=zone)
+    return part("lines.html", blocks=list(blocks(events, zone)), zone=zone)
+
+
+def part(template: str, **values: Any) -> Markup:
+    """Return a part of a page, rendered from a template with `values` as its variables."""
+    html = _templates.get_template(template).render(**values)
     return Markup(html)  # noqa: S704 - rendered with autoescape
 
 

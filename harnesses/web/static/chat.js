@@ -79,7 +79,7 @@ function button(name, act) {
   return element;
 }
 
-// Adds the buttons below a question and its answer.
+// Adds the buttons below an answer to the question `asked`, null for a reminder.
 function equip(asked, answer) {
   const tools = document.createElement("p");
   tools.className = "tools";
@@ -92,11 +92,13 @@ function equip(asked, answer) {
     await navigator.clipboard.writeText(text);
     element.textContent = "Copied";
   };
-  tools.append(
-    button("Copy", copy),
-    button("Again", () => running || ask(asked.firstElementChild.textContent, asked.file, asked)),
-    button("Edit", () => edit(asked)),
-  );
+  tools.append(button("Copy", copy));
+  if (asked) {
+    tools.append(
+      button("Again", () => running || ask(asked.firstElementChild.textContent, asked.file, asked)),
+      button("Edit", () => edit(asked)),
+    );
+  }
   answer.append(tools);
 }
 
@@ -172,8 +174,39 @@ async function ask(text, file, replaced) {
     equip(asked, answer);
     running = null;
     send.textContent = "Send";
+    showArrived();
     toEnd();
   }
+}
+
+// Turns that come from elsewhere: reminders, and what the same person asks in another window.
+const title = document.title;
+const arrived = [];
+let source = null;
+let unread = 0;
+
+function showArrived() {
+  if (running) return; // one of them may be the turn that is being answered here
+  for (const { turn, html } of arrived.splice(0)) {
+    if (!html || said.querySelector(`[data-turn="${turn}"]`)) continue;
+    document.getElementById("welcome")?.remove();
+    said.insertAdjacentHTML("beforeend", html);
+    const answer = said.lastElementChild;
+    equip(answer.dataset.turn ? null : answer.previousElementSibling, answer);
+    if (document.hidden) document.title = `(${++unread}) ${title}`;
+    toEnd();
+  }
+}
+
+function follow() {
+  if (!document.hidden) [unread, document.title] = [0, title];
+  source?.close();
+  source = new EventSource(`/chat/${form.dataset.name}/tail?after=${said.dataset.last}&once=${document.hidden}`);
+  source.onmessage = (message) => {
+    said.dataset.last = message.lastEventId;
+    arrived.push(JSON.parse(message.data));
+    showArrived();
+  };
 }
 
 function grow() {
@@ -223,7 +256,11 @@ addEventListener("message", ({ source, data }) => {
   attach(new File([data.terrarium.slice(0, MOST / 4)], "page.txt", { type: "text/plain" }));
 });
 opener?.postMessage("terrarium", "*");
-for (const answer of said.querySelectorAll(".answered")) equip(answer.previousElementSibling, answer);
+for (const answer of said.querySelectorAll(".answered")) {
+  equip(answer.dataset.turn ? null : answer.previousElementSibling, answer);
+}
+document.addEventListener("visibilitychange", follow);
+follow();
 if (matchMedia("(min-width: 64rem)").matches) document.getElementById("talks").open = true;
 attached.querySelector("button").addEventListener("click", () => attach(null));
 toEnd();

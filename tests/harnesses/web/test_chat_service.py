@@ -36,7 +36,7 @@ async def test_an_answer_comes_in_pieces_and_then_formatted_or_is_one_human_sent
     *pieces, last = await ask(chat.http, "what is new?")
     assert "".join(piece["text"] for piece in pieces) == "Two **frogs**."
     assert len(pieces) > 1
-    assert last == {"html": "<p>Two <strong>frogs</strong>.</p>\n", "ok": True, "turn": 1}
+    assert last == {"html": "<p>Two <strong>frogs</strong>.</p>", "ok": True, "turn": 1}
     question = script.requests[0]["messages"][-1]
     assert question["role"] == "user"
     assert question["content"].endswith("what is new?")
@@ -177,9 +177,17 @@ async def test_a_question_about_the_log_is_answered_with_lines_that_the_asker_ma
         script.reads = lambda _: "local"
         await site.said("the frog pond is behind the shed", channel="#frogs")
         await site.said("the newt pond is in the cellar", channel="ada")
-        (answer,) = await ask(site.http, "where is the frog pond?")
-        assert "the frog pond is behind the shed" in answer["html"]
-        assert "/line/" in answer["html"].partition("<a href=")[2]
+        await site.said("<b>the toad pond</b> froze ``` over", nick="<i>bob", channel="#toads")
+        for question, words, nick in (
+            ("where is the frog pond?", "the frog pond is behind the shed", "ada"),
+            ("who said toad pond?", "&lt;b&gt;the toad pond&lt;/b&gt; froze", "&lt;i&gt;bob"),
+        ):
+            (answer,) = await ask(site.http, question)
+            for html in (answer["html"], (await site.http.get("/chat")).text):
+                card = html.partition('aria-label="Sources"')[2].rpartition(words)
+                assert f">{nick}</a>" in card[0]
+                assert 'href="/channel/irc/%23' in card[0]
+                assert html.count(words) == 1  # and no longer a quote beside it
         for line in await ask(site.http, "where is the newt pond?"):
             assert "cellar" not in str(line)
         assert "cellar" not in str(script.requests)

@@ -72,6 +72,31 @@ async def test_an_answer_is_stopped_asked_again_edited_and_copied(
         assert await page.evaluate("navigator.clipboard.readText()") == "Newts, too."
 
 
+async def test_what_comes_unasked_or_from_another_window_is_shown_at_once(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
+        page = await visit(chromium, f"{site.url}/chat")
+        second, elsewhere = await page.context.new_page(), await page.context.new_page()
+        await second.goto(f"{site.url}/chat")
+        await elsewhere.goto(f"{site.url}/chat/new")
+        stranger = await visit(chromium, f"{site.url}/chat/0")
+        script.say("Fine animals.")
+        await ask(page, "I keep newts")
+        for shown in (page, second):
+            await expect(shown.locator(".asked")).to_have_text(["I keep newts"])
+            await expect(shown.locator(".answered").last).to_contain_text("Fine animals.")
+        await ask(page, ".remind in 1 second <b>pour</b> the tea")
+        for shown in (page, second, elsewhere):
+            await expect(shown.locator(".answered").last).to_contain_text("<b>pour</b> the tea")
+        await expect(page.locator(".asked")).to_have_count(2)  # the reminder answers none
+        await expect(page.get_by_role("link", name="another conversation")).to_have_count(0)
+        await elsewhere.get_by_role("link", name="another conversation").last.click()
+        await expect(elsewhere.locator(".asked")).to_have_text(["I keep newts"])
+        await expect(elsewhere.locator(".answered").last).to_contain_text("<b>pour</b> the tea")
+        await expect(stranger.locator("article")).to_have_count(0)
+
+
 async def test_conversations_are_apart_listed_and_deleted_one_by_one(
     chromium: Browser, tmp_path: Path
 ) -> None:
