@@ -147,6 +147,11 @@ class AppState:
         self.delays = LoginDelays()
         self.questions = TokenBuckets(QUESTIONS_PER_SECOND, time.monotonic, refusals_cost=False)
 
+    def close(self) -> None:
+        """End the streams of all readers, because the server is stopping."""
+        self.notifier.close()
+        self.turns.close()
+
     async def place_to_speak(self, viewer: Viewer, channel: str) -> Place:
         """Return the channel that a name means, on which a viewer may have us say something. Raises
         HTTPException: 401, 403, 404 if we are not on its network or know no such channel, 422."""

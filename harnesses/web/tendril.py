@@ -72,6 +72,6 @@ class WebTendril(Tendril):
                     create_app(state),
                     listener,
                     ready=lambda: self.status.ready(address),
-                    stopping=lambda: (state.notifier.close(), state.turns.close()),
+                    stopping=state.close,
                     proxies=self.settings.trusted_proxies,
                 )
