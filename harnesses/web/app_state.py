@@ -23,7 +23,6 @@ from storage.chat_log.arrivals import LogEnd
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.event_table import channels_in
-from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.queues.pastes import Pastes
 from storage.queues.reports import Reports
@@ -38,16 +37,16 @@ _BATCH_SIZE = 200  # events that a stream reads at once
 
 
 class ChangeNotifier:
-    """Wakes any number of readers when a database changes; they share one watch of it."""
+    """Wakes any number of readers at the `changes` of a database, so that they share one watch."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, changes: Callable[[], AsyncIterator[None]]) -> None:
+        self._of_database = changes
         self._changed = asyncio.Event()
         self._closed = False
 
     async def watch(self) -> None:
         """Wake the readers at each change, until cancelled."""
-        async for _ in self._database.changes():
+        async for _ in self._of_database():
             self._wake()
 
     def close(self) -> None:
@@ -74,7 +73,7 @@ class LogChangeNotifier(ChangeNotifier):
     """Wakes the readers of the log, and reads it for them."""
 
     def __init__(self, log: ChatLog) -> None:
-        super().__init__(log.database)
+        super().__init__(log.database.changes)
         self._log = log
 
     async def events(
@@ -138,7 +137,7 @@ class AppState:
         self.chat = DirectChat(tendril)
         self.log, self.retrieval = log.chat_log, log.retrieval
         self.notifier = LogChangeNotifier(log.chat_log)
-        self.turns = ChangeNotifier(tendril.database)
+        self.turns = ChangeNotifier(tendril.database.changes)
         self.pastes, self.reports = Pastes(log.database), Reports(log.database)
         # The tendrils keep their runs where the log is: each in its own file, or in one database.
         store, self.data = log.database.address, tendril.config.data

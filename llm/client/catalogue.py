@@ -1,12 +1,42 @@
-"""The catalogue of models that the agent server can fetch."""
+"""The models that the agent server has to choose between, and those that it can fetch."""
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import quote
 
 from pydantic import BaseModel
 
 from llm.client.client import AgentClient
+from llm.client.profile import ModelCard
+from llm.messages.errors import ModelError
+
+_PATIENCE = 2.0  # seconds that a page waits for the list of models
+
+
+class ModelCards(BaseModel):
+    """The response of `/v1/models`."""
+
+    data: list[ModelCard]
+
+
+async def model_choices(client: AgentClient) -> dict[str, str]:
+    """Return the models to choose between, each name with that of the model behind it; the
+    configured one first, and none that is the same. Empty while the server is away."""
+    usual = client.settings.model
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            cards = (await client.ask(ModelCards, "GET", "/v1/models")).data
+    except (ModelError, TimeoutError):
+        return {}
+    # A card that has embeddings and no way to call tools is that of a model without words.
+    known = {
+        card.id: card.root or card.id
+        for card in cards
+        if card.capabilities.tools or not card.capabilities.embeddings
+    }
+    root = known.get(usual, usual)
+    return {usual: root} | {name: each for name, each in known.items() if each != root}
 
 
 class FetchableModel(BaseModel):

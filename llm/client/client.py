@@ -16,7 +16,7 @@ import httpx2
 import structlog
 from pydantic import BaseModel, ValidationError
 
-from llm.client.profile import ModelCard, ModelCards
+from llm.client.profile import ModelCard
 from llm.client.response import (
     AnswerFilter,
     CompletionAnswer,
@@ -539,24 +539,6 @@ class ModelCatalog:
             self._cards.clear()
         self._cards[name] = (now, card)
         return card
-
-    async def choices(self) -> dict[str, str]:
-        """Return the models to choose between, each name with that of the model behind it; the
-        configured one first, and none that is the same. Empty while the server is away."""
-        usual = self._client.settings.model
-        try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT):
-                cards = (await self._client.ask(ModelCards, "GET", "/v1/models")).data
-        except (ModelError, TimeoutError):
-            return {}
-        # A card that has embeddings and no way to call tools is that of a model without words.
-        known = {
-            card.id: card.root or card.id
-            for card in cards
-            if card.capabilities.tools or not card.capabilities.embeddings
-        }
-        root = known.get(usual, usual)
-        return {usual: root} | {name: each for name, each in known.items() if each != root}
 
     async def chooses_tools(self, name: str = "") -> bool | None:
         """Return whether a model chooses well when to use a tool; None while that is unknown, as

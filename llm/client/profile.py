@@ -104,12 +104,6 @@ class ModelCard(BaseModel):
         return able.chooses_tools if "chooses_tools" in able.model_fields_set else True
 
 
-class ModelCards(BaseModel):
-    """The response of `/v1/models`."""
-
-    data: list[ModelCard]
-
-
 @dataclass(frozen=True, slots=True)
 class Profile:
     """The material that a model is given, and what is done with its answers.

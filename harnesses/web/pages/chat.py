@@ -30,6 +30,7 @@ from harnesses.web.queries import Id
 from harnesses.web.rendering.timezones import zone_of
 from harnesses.web.rendering.view import page, part
 from harnesses.web.visitors import Visitor, VisitorDep, quote_link
+from llm.client.catalogue import model_choices
 from llm.messages.message import AttachedFile, Image, Message, quotes_of
 from llm.web.errors import ExtraMissing, PageUnreadable
 from llm.web.extraction import extract
@@ -162,7 +163,7 @@ async def show_chat(
         name=name,
         listed=[(key, each.question[:_LONGEST_TITLE], each.time) for key, each in listed],
         draft=draft,
-        models=await state.tendril.resources.catalog.choices(),
+        models=await model_choices(state.tendril.client),
         model=asked[-1] if asked else "",
         bookmarklet=f"javascript:{quote(script)}",
     )
