@@ -149,7 +149,7 @@ async function ask(text, file, replaced) {
       } else {
         answer.innerHTML = piece.html; // sanitized by the server
         answer.classList.toggle("failed", !piece.ok);
-        if (piece.turn) asked.dataset.turn = piece.turn;
+        if (piece.turn) known.add(Number((asked.dataset.turn = piece.turn)));
         if (piece.turn || !replaces) for (const each of old.splice(0)) each.remove();
         ended = true;
       }
@@ -182,13 +182,15 @@ async function ask(text, file, replaced) {
 // Turns that come from elsewhere: reminders, and what the same person asks in another window.
 const title = document.title;
 const arrived = [];
+const known = new Set([...said.querySelectorAll("[data-turn]")].map((each) => Number(each.dataset.turn)));
 let source = null;
 let unread = 0;
 
 function showArrived() {
   if (running) return; // one of them may be the turn that is being answered here
   for (const { turn, html } of arrived.splice(0)) {
-    if (!html || said.querySelector(`[data-turn="${turn}"]`)) continue;
+    if (!html || known.has(turn)) continue;
+    known.add(turn);
     document.getElementById("welcome")?.remove();
     said.insertAdjacentHTML("beforeend", html);
     const answer = said.lastElementChild;
