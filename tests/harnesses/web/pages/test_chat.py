@@ -51,7 +51,7 @@ async def test_an_answer_is_stopped_asked_again_edited_and_copied(
         # An edited question replaces its turn and all after it, here and for the model.
         script.say("Toads, mostly.")
         await answers.first.get_by_role("button", name="Edit").click()
-        await expect(page.get_by_role("status").filter(has_text="replaces")).to_be_visible()
+        await expect(page.get_by_role("status").filter(has_text="replace")).to_be_visible()
         await ask(page, "who lives here?")
         await expect(answers.last).to_contain_text("Toads, mostly.")
         await expect(asked).to_have_text(["who lives here?"])
