@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -38,7 +39,7 @@ _URL = "AGENT_API_URL"
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    delta: dict[str, Any]
+    deltas: tuple[dict[str, Any], ...]
     seconds: float
     end: str = "stop"
 
@@ -56,16 +57,17 @@ class ScriptedModel:
         self.requests: list[dict[str, Any]] = []
 
     def say(self, text: str, *, thoughts: str = "", seconds: float = 0.0) -> Self:
-        """Answer with a text, after `thoughts`, if any, and so many seconds."""
-        delta = {"content": text} | ({"reasoning_content": thoughts} if thoughts else {})
-        self._steps.append(_Step(delta, seconds))
+        """Answer with a text, word by word within so many seconds, after `thoughts`, if any."""
+        first = ({"reasoning_content": thoughts},) if thoughts else ()
+        words = ({"content": word} for word in re.findall(r"\S+\s*|\s+", text))
+        self._steps.append(_Step((*first, *words), seconds))
         return self
 
     def call(self, tool: str, **arguments: Any) -> Self:
         """Call a tool of the request; its result is in the next one."""
         function = {"name": tool, "arguments": json.dumps(arguments)}
         call = {"index": 0, "id": f"call_{tool}", "type": "function", "function": function}
-        self._steps.append(_Step({"tool_calls": [call]}, 0.0, "tool_calls"))
+        self._steps.append(_Step(({"tool_calls": [call]},), 0.0, "tool_calls"))
         return self
 
     def config(self, data: Path, **tables: Mapping[str, Any]) -> Config:
@@ -84,12 +86,12 @@ class ScriptedModel:
                     self.send_error(404)
                     return
                 model.requests.append(json.loads(body))
-                step = model._steps.popleft() if model._steps else _Step({"content": ANSWER}, 0.0)
-                time.sleep(step.seconds)
+                step = model._steps.popleft() if model._steps else _Step(({"content": ANSWER},), 0)
                 self.send_response(200)
                 self.send_header("content-type", "text/event-stream")
                 self.end_headers()
-                for delta, end in ((step.delta, None), ({}, step.end)):
+                for delta, end in (*((each, None) for each in step.deltas), ({}, step.end)):
+                    time.sleep(step.seconds / (len(step.deltas) + 1))
                     choice = {"index": 0, "delta": delta, "finish_reason": end}
                     self.wfile.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
                 self.wfile.write(b"data: [DONE]\n\n")

@@ -27,7 +27,7 @@ from harnesses.core.tendril.services import MediumServices
 from harnesses.core.tendril.status import StatusFile
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.core.tendril.turns import Turns
-from storage.chat_log.event import Identity, Place
+from storage.chat_log.event import Event, Identity, Place
 from storage.queues.jobs import Jobs
 from terrarium import testing
 from tests.docs.reference import ROOT, replaced
@@ -47,7 +47,7 @@ SERVICES: Mapping[str, type[Any]] = {
 }
 
 _RECORDS: tuple[type[Any], ...] = (
-    *(CommandRequest, Identity, LoggedLine, Origin),
+    *(CommandRequest, Event, Identity, LoggedLine, Origin),
     *(Place, Requester, TurnRequest, TurnResult),
 )
 _TESTING = ("ManualClock", "ScriptedModel", "running")
@@ -62,11 +62,10 @@ def lists() -> str:
     ]
     parts = ["### `from terrarium import ...`", "\n".join(imports)]
     parts += ["### Fields", "\n".join(map(_fields, _RECORDS))]
-    tests = [
-        *(f"- `{name}`: {_first_sentence(getattr(testing, name))}" for name in _TESTING),
-        *_methods(testing.ScriptedModel),
-    ]
+    tests = [f"- `{name}`: {_first_sentence(getattr(testing, name))}" for name in _TESTING]
     parts += ["### `from terrarium.testing import ...`", "\n".join(tests)]
+    for part in (testing.ScriptedModel, testing.ManualClock):
+        parts += [f"### `{part.__name__}`", "\n".join(_methods(part))]
     parts += ["### `Tendril`: methods", "\n".join(_methods(Tendril))]
     parts += ["### `Tendril`: attributes", "\n".join(_attributes(Tendril, *_PARTS))]
     known = public_names(Tendril)

@@ -51,7 +51,7 @@ class NewTendril:
     async def create(self, kind: Kind) -> None:
         """Create, install and test it by the commands that people use."""
         cli = ("-m", "harnesses.cli", "new", "letters", "--kind", kind)
-        assert "letters/ is a tendril that works" in await self.run(*cli)
+        assert "letters/ is a working tendril" in await self.run(*cli)
         # Without isolation: what builds it is installed here, and need not be again.
         pip = ("-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation")
         await self.run(*pip, "--target", str(self._site), "./letters")
