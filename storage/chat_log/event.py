@@ -131,6 +131,15 @@ class Identity:
         return f"{self.mask}{account}"
 
 
+_KEY_ESCAPES = str.maketrans({"/": "%2F", "%": "%25"})
+
+
+def escape_name(name: str) -> str:
+    """Return the name of a place or a person as it stands in the keys of memory, whose parts
+    slashes separate: else the channel "#a/bob" would have the key of bob's conversation on "#a"."""
+    return name.translate(_KEY_ESCAPES)
+
+
 _STATUS_ROOM = re.compile(r"@[^#\w]*(?P<channel>[#&+!].+)")
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from storage.chat_log.event import CHANNEL_PREFIXES
+from storage.chat_log.event import CHANNEL_PREFIXES, escape_name
 from storage.db.database import Connection, Repository
 from storage.memory.memories import MANUAL, SEEN, Memory, invalidate_prompt_view, memory_of
 
@@ -24,11 +24,10 @@ class MemoryView:
 
     def may_see(self, memory: Memory) -> bool:
         """Return whether they may see and change a memory."""
-        _, _, room = memory.room.partition("/")
-        own_room = any(
-            memory.room == f"{known}/{key}" or memory.room.startswith(f"{known}/{key}/")
-            for known, key in self.people
-        )
+        network, _, room = memory.room.partition("/")
+        # A private room also has conversations (NETWORK/PERSON/NAME).
+        person = room.partition("/")[0]
+        own_room = any((network, person) == (known, escape_name(key)) for known, key in self.people)
         is_channel = room.startswith(tuple(CHANNEL_PREFIXES))
         return self.is_about(memory) or own_room or (self.sees_channels and is_channel)
 

@@ -17,7 +17,7 @@ from harnesses.core.tendril.status import web_address
 from harnesses.core.tendril.turn import Action, TurnResult
 from llm.reading.reading import Reading, words_beside_frame
 from llm.tools.consent import Rights
-from storage.chat_log.event import NICK_GAP, Identity, PendingEvent, Place, Scope
+from storage.chat_log.event import NICK_GAP, Identity, PendingEvent, Place, Scope, escape_name
 from storage.queues.reminders import Owner
 
 ASK_COMMAND = "terrarium"
@@ -171,11 +171,10 @@ class CommandRequest:
 
     def owns(self, conversation: str) -> bool:
         """Return whether a conversation is with the author, privately or in any room."""
-        if conversation == room_name(Place(self.place.network, self.who.room(self.fold))):
-            return True
-        # Slashes in the place are escaped, so whatever follows the next slash is the person.
         network, _, rest = conversation.partition("/")
-        return network == self.place.network and rest.partition("/")[2] == self.person
+        room, _, person = rest.partition("/")
+        of_author = escape_name(self.person if person else self.who.room(self.fold))
+        return network == self.place.network and of_author == (person or room)
 
 
 R = TypeVar("R", bound=CommandRequest)

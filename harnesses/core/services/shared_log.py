@@ -17,7 +17,15 @@ from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogTools
 from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import Event, EventType, Identity, PendingEvent, Place, Scope
+from storage.chat_log.event import (
+    Event,
+    EventType,
+    Identity,
+    PendingEvent,
+    Place,
+    Scope,
+    escape_name,
+)
 from storage.chat_log.event_table import id_at
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
@@ -28,7 +36,6 @@ from storage.queues.unasked import SignalKind as SignalKind
 from storage.search.models import Order, SearchQuery
 from terrarium.clock import Clock
 
-_ESCAPED = str.maketrans({"/": "%2F", "%": "%25"})
 _LINES = 50  # the default length of a log window
 
 
@@ -255,12 +262,8 @@ def split_lines(event: Event) -> list[Event]:
 
 
 def room_name(place: Place) -> str:
-    """Return the key of a place in memory, `network/room`.
-
-    Slashes in the room are escaped: otherwise the room "#a/bob" would have the name of bob's
-    conversation in "#a".
-    """
-    return f"{place.network}/{place.channel.lower().translate(_ESCAPED)}"
+    """Return the key of a place in memory, `network/room`."""
+    return f"{place.network}/{escape_name(place.channel.lower())}"
 
 
 def conversation_name(place: Place, who: Identity, thread: str = "") -> str:
@@ -272,5 +275,5 @@ def conversation_name(place: Place, who: Identity, thread: str = "") -> str:
     if not is_public(place):
         return room_name(place)
     # No name of a room has "%:", as "%" is escaped.
-    where = f"{room_name(place)}%:{thread.translate(_ESCAPED)}" if thread else room_name(place)
-    return f"{where}/{who.name.lower()}"
+    where = f"{room_name(place)}%:{escape_name(thread)}" if thread else room_name(place)
+    return f"{where}/{escape_name(who.name.lower())}"

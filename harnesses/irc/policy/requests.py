@@ -33,13 +33,13 @@ from storage.chat_log.event import (
     Place,
     Scope,
     channel_of_room,
+    escape_name,
     is_private,
     status_room,
 )
 
 _log = structlog.get_logger()
 
-_ESCAPED = str.maketrans({"/": "%2F", "%": "%25"})
 QUICK_TURNS = 3
 """Consecutive lines, each faster than anybody types, that mark a bot; the last gets no answer."""
 
@@ -113,20 +113,11 @@ class IrcRequest(CommandRequest):
         each can `clear` it alone. A private room has a single one, with the name of the room.
         """
         is_direct = self.recipient == self.who.name
-        return self.room if is_direct else f"{self.room}/{self.person.translate(_ESCAPED)}"
+        return self.room if is_direct else f"{self.room}/{escape_name(self.person)}"
 
     def fold(self, text: str) -> str:
         """Return a nick, or the name of a channel, as the network compares it."""
         return self.network.fold(text)
-
-    def owns(self, conversation: str) -> bool:
-        """Return whether a conversation is with the author, privately or on any channel."""
-        network, fold = self.network.name, self.network.fold
-        if conversation == room_key(Place(network, self.who.room(fold)), fold):
-            return True
-        # Slashes in the place are escaped, so whatever follows the next slash is the person.
-        of_network, _, rest = conversation.partition("/")
-        return of_network == network and rest.partition("/")[2] == self.person.translate(_ESCAPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,15 +419,11 @@ def fold_place(network: Network, channel: str) -> Place:
 
 
 def room_key(place: Place, fold: Callable[[str], str]) -> str:
-    """Return the key that all conversations in a place share, `network/place`.
-
-    Slashes in the place are escaped: otherwise the channel "#a/bob" would have the name of bob's
-    conversation on "#a".
-    """
+    """Return the key that all conversations in a place share, `network/place`."""
     # `Identity.room` has folded the name of a private room already, part by part.
     is_personal = channel_of_room(place.channel) == place.channel and is_private(place.channel)
     name = place.channel if is_personal else fold(place.channel)
-    return f"{place.network}/{name.translate(_ESCAPED)}"
+    return f"{place.network}/{escape_name(name)}"
 
 
 def to_log_event(event: IrcEvent, place: Place) -> Event:

@@ -26,7 +26,7 @@ from llm.memory.prompts import (
     MAX_NOTE_LENGTH,
     MAX_SUMMARY_LENGTH,
 )
-from storage.chat_log.event import Event, is_private
+from storage.chat_log.event import Event, escape_name, is_private
 from storage.chat_log.opt_outs import nick_of
 from storage.db.database import Database
 from storage.log import Query
@@ -226,7 +226,7 @@ async def _follow(
         await Memories(database).add(
             Memory(
                 layer=MemoryKind.FACT,
-                room=f"{network}/{person}",
+                room=f"{network}/{escape_name(person)}",
                 text=EVERYWHERE,
                 time=state.tendril.clock.now(),
                 subject=person,

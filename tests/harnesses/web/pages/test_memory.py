@@ -25,6 +25,7 @@ SETTINGS = {
     "token": "all-of-it",
     "accounts": {
         "ada": {"token": "adas-own", "identities": ["irc/Ada"]},
+        "eve": {"token": "eves-own", "identities": ["irc/ada/tea%"]},
         "bob": {"token": "bobs-own", "identities": ["irc/bob"], "channels": []},
     },
 }
@@ -59,6 +60,9 @@ async def fill(data: Path) -> None:
             fact(POND, "ada!x@elsewhere", "tea of another ada"),
             episode(room=POND, text="They spoke of newts."),
             episode(room="irc/~bob", text="Bob cried."),
+            # In the names of rooms, slashes and per cent signs of accounts are escaped.
+            episode(room="irc/~ada/tea%", text="Ada spoke of tea."),
+            episode(room="irc/~ada%2Ftea%25", text="Eve sang."),
         ):
             await Memories(database).add(memory)
 
@@ -77,9 +81,12 @@ async def test_everybody_sees_their_own_and_operators_those_of_channels(tmp_path
         "tea of another ada",
         "They spoke of newts.",
         "Bob cried.",
+        "Ada spoke of tea.",
+        "Eve sang.",
     }
     seen = {
-        "adas-own": {"oolong", "a secret tea"},
+        "adas-own": {"oolong", "a secret tea", "Ada spoke of tea."},
+        "eves-own": {"Eve sang."},
         "bobs-own": {"darjeeling", "Bob cried."},
         "all-of-it": {"oolong", "tea of another ada", "They spoke of newts."},
         "wrong": set[str](),
