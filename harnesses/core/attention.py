@@ -332,6 +332,11 @@ class Attention:
             room.open.pop(nick, None)
             room.felt = [each for each in room.felt if each.nick != nick]
 
+    def note_spoken(self, place: Place) -> None:
+        """Note that we have spoken unasked in a place: the next line there is a reaction."""
+        if room := self._rooms.get(place):
+            room.spoke = self._clock.now()
+
     async def mute(self, place: Place, *, muted: bool) -> None:
         """Stay silent in a place until that is taken back."""
         self._rooms.pop(place, None)
@@ -345,8 +350,7 @@ class Attention:
     async def _note(self, wake: Wake, result: TurnResult) -> None:
         """Keep what the model has said, or would have said, for as long as the signals."""
         outcome, first = "an answer" if result.text else "nothing to say", wake.signals[0]
-        if result.ok and result.text and (room := self._rooms.get(wake.place)):
-            room.spoke = self._clock.now()
+        if result.ok and result.text:
             lines = result.quotes | {each.event_id for each in wake.signals if each.event_id}
             words = (wake.place, first.nick, result.text, (), LIFETIME, lines)
             first.paste = await self._keep(self._pastes.add(*words)) or ""
@@ -451,7 +455,11 @@ class AttentionMixin(Tendril):
 
             async def deliver(result: TurnResult) -> bool:
                 # An apology is not said: nobody has asked. Silence counts as delivered.
-                return not (result.ok and result.text) or await self.say(wake.place, result.text)
+                if not (result.ok and result.text):
+                    return True
+                if said := await self.say(wake.place, result.text):
+                    self.attention.note_spoken(wake.place)
+                return said
 
             request = self.unasked_request(wake.place, reasons)
             return await self.turn(replace(request, deliver=deliver))

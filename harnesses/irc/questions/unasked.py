@@ -164,6 +164,7 @@ class UnaskedAnswers:
             return True
         said = await services.sender.say(target, text)
         if said:
+            self.attention.note_spoken(place)
             if asked:
                 services.policy.note_reply(network, asked.nick)
             _log.info("attention.said", channel=place.channel, characters=len(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
@@ -12,10 +13,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from storage.chat_log.event import Place
+from storage.queues.unasked import Signals
 from tests.kit.irc_client import IrcClient
-from tests.kit.irc_scene import Scene
+from tests.kit.irc_scene import NOON, Scene
 from tests.kit.irc_tendril import ROOM
-from tests.kit.patience import until
+from tests.kit.patience import PATIENCE, until
 
 MINUTE = timedelta(minutes=1)
 QUESTION = "how do I mount a cd?"
@@ -84,6 +86,14 @@ async def test_in_test_mode_it_only_notes_what_it_would_have_said(tmp_path: Path
         await it.bob.say(ROOM, ".status")
         await it.bob.expect("last looked at one at 12:05 UTC; would have said: alice: mount /cdrom")
         assert not any(line.startswith("alice: mount") for line in it.said())
+        for _ in range(2):
+            await it.says(it.alice, "I like Terra")
+        kinds: list[str] = []
+        async with asyncio.timeout(PATIENCE):
+            while kinds.count("mention") < 2:
+                felt = await Signals(it.tendril.log.database).since(NOON)
+                kinds = [each.kind for each in felt]
+        assert "reaction" not in kinds  # it has not spoken
 
 
 @pytest.mark.parametrize("why", ["error", "silence", "cleared", "gone"])
