@@ -18,7 +18,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
@@ -90,13 +90,10 @@ _log = structlog.get_logger()
 Key = tuple[str, str]
 """A tool call: the name of the tool, and the arguments as normalised by `canonical`."""
 
-Spawn = Callable[[Coroutine[Any, Any, None]], None]
-"""Starts a coroutine in the background; it runs to completion."""
-
 
 class Trace:
     """The trace of one run, by its key `run`; `question_event_id` waits for the question's event in
-    the log, and returns its id.
+    the log, and returns its id. The run took the seconds `before` already.
 
     It is best-effort: without a store, or while that cannot be written, steps are lost. But an
     effect whose beginning could not be recorded must not happen.
@@ -106,16 +103,15 @@ class Trace:
         self,
         run: Run | None = None,
         store: Runs | None = None,
-        spawn: Spawn | None = None,
         question_event_id: Callable[[], Awaitable[int]] | None = None,
+        before: float = 0.0,
     ) -> None:
         self.run = run.key if run else ""
         self._begun = run
         self._store = store
-        self._spawn = spawn
         self._question_event_id = question_event_id
         self._opened = asyncio.Event()
-        self._started = monotonic()
+        self.began = monotonic() - before
         self._effects: dict[str, Effect] = {}
         self.steps: list[Step] = []
         self.outcome: Outcome | None = None
@@ -134,7 +130,7 @@ class Trace:
         """
         now = monotonic()
         begun = now if began is None else began
-        took, after = round((now - begun) * 1000), round((begun - self._started) * 1000)
+        took, after = round((now - begun) * 1000), round((begun - self.began) * 1000)
         self.steps.append(Step(kind, name, ok, took, began=max(0, after), **more))
 
     async def __aenter__(self) -> Self:
@@ -157,18 +153,16 @@ class Trace:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the run: with its `outcome`, in the background, or as failed or stopped."""
-        if kind is None and self.outcome:
-            name = "answered" if self.outcome.text else "silent"
-            closing = self._end(name, "", self.outcome)
-            if self._spawn:
-                self._spawn(closing)  # the answer need not wait for that
-            else:
-                await closing
-        elif kind and issubclass(kind, asyncio.CancelledError):
+        """Close the run as failed or stopped; one with an `outcome` is for `close`."""
+        if kind and issubclass(kind, asyncio.CancelledError):
             await self._end("stopped", "", None)
-        else:
+        elif kind or not self.outcome:
             await self._end("failed", kind.__name__ if kind else "", None)
+
+    async def close(self) -> None:
+        """Close the run with its `outcome`, once the answer is delivered."""
+        assert self.outcome
+        await self._end("answered" if self.outcome.text else "silent", "", self.outcome)
 
     def key(self, call: Key) -> str:
         """Return the key of an effect, derived from the run, the tool and its arguments."""
@@ -231,7 +225,6 @@ class Trace:
         await self._opening  # a row has to exist before it can be closed
         if self._store is None:
             return
-        await asyncio.sleep(0)  # let the task that delivers the answer run first
         ended = RunEnd(
             datetime.now(UTC),
             how,

@@ -38,7 +38,7 @@ class RoomView:
     shown: Callable[[str], str] = str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AskedQuestion:
     """A question as answerers see it, beside its reading.
 

@@ -6,12 +6,13 @@ import asyncio
 import heapq
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
+from storage.connection import GIVEN
 from storage.db.address import PostgresSchema
 from storage.db.database import Row, from_micros, to_micros
 from storage.memory.conversations import Message
@@ -20,11 +21,14 @@ from storage.usage.usage import TokenSpend, UsageAmount
 
 _LOCK_TIMEOUT = 2.0  # seconds to wait for a writer's lock
 # A conversation takes one turn at a time, and stores it before the next run begins.
-_TURN = """
-SELECT messages FROM turns WHERE time >= ?2
-    AND conversation_id = (SELECT id FROM conversations WHERE name = ?1)
-    AND NOT EXISTS (SELECT 1 FROM runs WHERE conversation = ?1 AND started > ?2 AND started <= time)
-ORDER BY id LIMIT 1"""
+_TURNS = f"""
+SELECT id, (
+    SELECT messages FROM turns WHERE time >= asked.started
+        AND conversation_id = (SELECT id FROM conversations WHERE name = asked.conversation)
+        AND NOT EXISTS (SELECT 1 FROM runs WHERE conversation = asked.conversation
+            AND started > asked.started AND started <= time)
+    ORDER BY turns.id LIMIT 1) AS messages
+FROM runs asked WHERE id IN {GIVEN} AND private = 0 AND conversation <> ''"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +117,23 @@ async def read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
     return replace(run, steps=tuple(taken), caller=caller, asked=tuple(asked))
 
 
-async def read_turn(place: Path | PostgresSchema, run: RunRecord) -> Sequence[Message]:
-    """Return the messages of the turn that a run was for: the question, the calls of tools with
-    their results, and the answer.
+async def read_turns(
+    place: Path | PostgresSchema, runs: Iterable[RunRecord]
+) -> Mapping[str, Sequence[Message]]:
+    """Return the messages of the turns that runs were for, by the ids of the runs: the question,
+    the calls of tools with their results, and the answer.
 
     There are none of a private run, nor if the turn was not remembered, or has been forgotten.
     """
-    if run.private or not run.conversation:
-        return ()
-    rows = await _all_rows(place, _TURN, run.conversation, to_micros(run.started))
-    found = rows.get(run.tendril)
-    return json.loads(found[0]["messages"]) if found else ()
+    wanted = {run.id for run in runs}
+    numbers = [int(each.rpartition("-")[2]) for each in wanted]
+    rows = await _all_rows(place, _TURNS, json.dumps(numbers))
+    return {
+        name: json.loads(row["messages"])
+        for tendril, found in rows.items()
+        for row in found
+        if (name := f"{tendril}-{row['id']}") in wanted and row["messages"]
+    }
 
 
 async def runs_for_event(place: Path | PostgresSchema, event_id: int) -> list[RunRecord]:

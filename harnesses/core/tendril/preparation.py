@@ -15,7 +15,7 @@ import structlog
 
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.turn import TurnRequest
-from llm.agent.trace import Spawn, Trace
+from llm.agent.trace import Trace
 from llm.client.client import RequestOptions
 from llm.client.profile import Profile
 from llm.client.token_usage import ANSWER
@@ -170,11 +170,8 @@ async def create_context(
     )
 
 
-def create_trace(
-    resources: Resources, request: TurnRequest, choice: ModelChoice, background: Spawn | None
-) -> Trace:
-    """Create the trace of a turn, which is stored in the tendril's runs; `background` starts the
-    task that closes it.
+def create_trace(resources: Resources, request: TurnRequest, choice: ModelChoice) -> Trace:
+    """Create the trace of a turn, which is stored in the tendril's runs.
 
     The readers of the trace of a private conversation do not see its name. If memory does not keep
     the turn, the name is not stored either; for a person's question, nothing is stored then.
@@ -191,9 +188,11 @@ def create_trace(
     )
     store = None if request.is_unrecorded else resources.runs
     log_window, reading = request.log_window, request.known_reading
-    trace = Trace(run, store, background, log_window.question_event_id if log_window else None)
-    if reading.kind:
-        trace.add("reading", reading.kind, verdict=f"{reading.certainty:.2f} {reading.language}")
+    event_id = log_window.question_event_id if log_window else None
+    trace = Trace(run, store, event_id, before=request.reading_time)
+    if request.reading:
+        verdict = f"{reading.certainty:.2f} {reading.language}" if reading.kind else ""
+        trace.add("reading", reading.kind or "unclear", trace.began, verdict=verdict)
     return trace
 
 

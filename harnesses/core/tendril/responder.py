@@ -60,34 +60,30 @@ class Responder:
         needed for it, else return `NO_REPLY`. Raises ModelError and StorageError."""
         resources = self._resources
         choice = await choose_model(resources, request, memory, self._pseudonyms)
-        options, profile = choice.options, choice.profile
+        profile = choice.profile
         if profile.is_compact and request.is_unasked:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
         if refusal := unreadable(request, choice):
             return TurnResult(refusal, ok=False)
         peer_tools = self._peer_tools(request)
         tools = [self._owner, *request.tools, *([peer_tools] if peer_tools else ())]
+        trace = create_trace(resources, request, choice)
         prompt = await build_prompt(resources, replace(request, tools=tools), memory, choice)
-        trace = create_trace(resources, request, choice, queue.spawn if queue else None)
         # Only now: the lines before the question are being written to the log while the steps
         # above, which do not read it, run.
         request = await request.settled(with_pasted=not profile.is_compact)
         # A model that has tools searches the log itself.
-        quoted = await request.find_quotes() if profile.offers != "all" else None
-        asked = AskedQuestion(
-            profile=profile,
-            worked_out=prompt.worked_out,
-            quoted=quoted,
-            log_window=request.log_window if request.is_by_person else None,
-            room=request.room_view,
-        )
-        direct = None if request.has_more else await first_answer(request.known_reading, asked)
-        if direct is None and queue is None:
+        quoted = await request.find_quotes(trace) if profile.offers != "all" else None
+        window = request.log_window if request.is_by_person else None
+        asked = AskedQuestion(profile, prompt.worked_out, quoted, window, request.room_view)
+        began, direct = monotonic(), None
+        if not request.has_more and (direct := await first_answer(request.known_reading, asked)):
+            trace.add("answerer", direct.by, began, verdict=f"{direct.certainty:.2f}")
+        elif queue is None:
             return NO_REPLY
         context = await create_context(resources, request, memory, choice, prompt, quoted)
         async with trace:
             if direct is not None:
-                trace.add("answerer", direct.by, verdict=f"{direct.certainty:.2f}")
                 outcome, quoted = Outcome.without_model(direct.text), direct.quoted
             else:
                 assert queue  # or it had returned
@@ -97,7 +93,7 @@ class Responder:
         _log.info(
             "turn.done",
             conversation=request.label,
-            request=options.id,
+            request=choice.options.id,
             iterations=outcome.iterations,
             forced=outcome.forced,
             prompt_tokens=outcome.usage.prompt,
@@ -112,6 +108,7 @@ class Responder:
             messages=outcome.messages,
             remember=partial(context.remember, outcome.messages),
             on_delivered=partial(count, well=not outcome.forced),
+            trace=trace,
             iterations=outcome.iterations,
             calls=outcome.calls,
         )
@@ -172,14 +169,16 @@ class ModelRun:
         If the model is away, the lines that answer the question are the answer. Raises ModelError
         if there are none, and StorageError.
         """
+        began = monotonic()
         await self.context.load()
+        self.trace.add("retrieval", "context", began)
         request, began = self.request, monotonic()
         try:
             outcome = await self._ask_model(queue)
         except (Unsure, Unreachable, Busy, TimedOut) as error:
             reason, text = type(error).__name__, error.sentence
             if not isinstance(error, Unsure):
-                quoted = quoted or await request.find_quotes()
+                quoted = quoted or await request.find_quotes(self.trace)
                 if quoted is None or not quoted.text:
                     raise
                 text = quoted.text

@@ -13,11 +13,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from time import monotonic
 from typing import Any
 
 from harnesses.core.services.peers import Origin
 from llm.agent.agent_loop import OnActivity
 from llm.agent.tool_executor import Trigger
+from llm.agent.trace import Trace
 from llm.answerers.answerers import RoomView
 from llm.client.client import Priority
 from llm.client.response import OnText
@@ -44,7 +46,7 @@ class TurnResult:
     is nothing to say: the question joined another or was stopped, or the model stays silent.
     `usage` are the tokens, `iterations` and `calls` the number of model and tool calls.
     `remember` stores the question and the `messages` that answer it; `on_delivered` is called once
-    the person has the answer.
+    the person has the answer, and the `trace` is closed then.
     """
 
     text: str
@@ -53,6 +55,7 @@ class TurnResult:
     messages: tuple[Message, ...] = field(default=(), compare=False)
     remember: Action | None = field(default=None, compare=False)
     on_delivered: Action | None = field(default=None, compare=False)
+    trace: Trace | None = field(default=None, compare=False)
     iterations: int = 0
     calls: int = 0
 
@@ -88,7 +91,7 @@ class TurnRequest:
       delivered is not remembered.
     - `command` returns what runs the command that a reading asks for, None if it asks for none.
     - `room_view`: who and what is in the room now, if the medium knows. `reading` is what was read
-      from the question, by the turn itself.
+      from the question, by the turn itself, in `reading_time` seconds.
     - `pasted`: further lines of the question, which its turn finds in the log.
     - `joins`: the question may join the one being answered, if it is a follow-up.
     - `replaces`: the id of the turn, if not 0, that this one is remembered instead of, as of all
@@ -132,6 +135,7 @@ class TurnRequest:
     file: AttachedFile | None = None
     command: Callable[[Reading], Awaitable[Action | None]] | None = None
     reading: Reading | None = None
+    reading_time: float = 0.0
     room_view: RoomView | None = None
     pasted: tuple[Event, ...] = ()
 
@@ -208,11 +212,15 @@ class TurnRequest:
         """The reading of the question, an empty one if nothing was read."""
         return self.reading or Reading(self.text)
 
-    async def find_quotes(self) -> QuotedAnswer | None:
-        """Return the log lines that answer a person's question, or None."""
+    async def find_quotes(self, trace: Trace) -> QuotedAnswer | None:
+        """Return the log lines that answer a person's question, or None; the search is a step of
+        the `trace`."""
         if self.log_window is None or self.has_more or not self.is_by_person:
             return None
-        return await quoted_answer(self.log_window, self.known_reading)
+        began = monotonic()
+        found = await quoted_answer(self.log_window, self.known_reading)
+        trace.add("retrieval", "log", began, verdict=f"{found.score:.2f}" if found else "")
+        return found
 
     def question(self) -> Question:
         """Return the question for the model; with its pending event only if it may join."""
@@ -311,16 +319,10 @@ class ConversationQueue:
         """Run `work`, which must not raise; return its result, or None if it was stopped. It is not
         to be remembered if `keeps` is False."""
         self.keeps = keeps
-        # A task of its own: `stop` then cancels the work, and not the caller with it. The group
-        # also waits for what `spawn` has started, so that the next turn begins after it.
-        async with asyncio.TaskGroup() as self._tasks:
-            self._running = running = self._tasks.create_task(work)
+        # A task of its own: `stop` then cancels the work, and not the caller with it.
+        async with asyncio.TaskGroup() as tasks:
+            self._running = running = tasks.create_task(work)
         return None if running.cancelled() else running.result()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` concurrently with the current turn. `stop` does not cancel it, and the next
-        turn begins only after it."""
-        self._tasks.create_task(work)
 
     def leave(self) -> None:
         """End the current turn, and grant the next waiting question its turn."""

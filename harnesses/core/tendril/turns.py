@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -135,14 +136,17 @@ class Turns:
             async with queue.arrivals:
                 if request.is_by_person:
                     people = request.log_window.people if request.log_window else ()
+                    began = monotonic()
                     reading = await self.read(request.text, request.who, people)
-                    request = replace(request, reading=reading)
+                    request = replace(request, reading=reading, reading_time=monotonic() - began)
                     if request.command:
                         command = await self._log_errors(request.command(reading))
                     # What needs no model overtakes the questions that wait for it.
                     if queue.is_busy and not command and not reading.follows_up:
                         direct = await answer(None)
                 if queue.stops != stops:
+                    if direct and direct.trace:
+                        await direct.trace.close()
                     return NO_REPLY
                 if not (command or (direct and direct.ok)):
                     # Only what memory keeps may join: the turn that takes it in is remembered.
@@ -196,16 +200,25 @@ class Turns:
             except StorageError as error:  # the person has the answer all the same
                 _log.error("turn.not_kept", error=str(error))
 
-        await self._log_errors(link_quotes())
-        if request.deliver:
-            is_delivered = await self._log_errors(request.deliver(result))
+        tendril = self._resources.name
+        is_delivered: bool | None = True
+        try:
+            await self._log_errors(link_quotes())
+            began = monotonic()
+            if request.deliver:
+                is_delivered = await self._log_errors(request.deliver(result))
+            if result.trace:
+                result.trace.add("delivery", tendril, began, ok=bool(is_delivered))
             if not is_delivered:
-                _log.warning("turn.not_delivered", tendril=self._resources.name)
+                _log.warning("turn.not_delivered", tendril=tendril)
                 # After an error the turn has failed: callers that try again later have to know.
                 return replace(result, text=FAILED, ok=False) if is_delivered is None else result
-        # Shielded, because the person has the answer: a tendril that is just then stopping must
-        # not forget a turn that the person refers to later.
-        await await_shielded(asyncio.ensure_future(remember()))
+            # Shielded, because the person has the answer: a tendril that is just then stopping must
+            # not forget a turn that the person refers to later.
+            await await_shielded(asyncio.ensure_future(remember()))
+        finally:
+            if result.trace:
+                await result.trace.close()
         if result.on_delivered:
             await self._log_errors(result.on_delivered())
         return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Annotated, Any, Self
 
@@ -23,6 +23,7 @@ from harnesses.web.app_state import AppState, AppStateDep, ViewerDep, require_fu
 from harnesses.web.auth.tokens import Viewer
 from harnesses.web.rendering.view import page
 from storage.chat_log.event import Event, Place, without_host
+from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import name_of
 from storage.memory.conversations import Message
 from storage.runs import reader as run_reader
@@ -32,6 +33,7 @@ from storage.runs.runs import Step
 _PAGE_SIZE = 50
 _MAX_WORDS = 20_000  # characters of one text
 _JSON = ".json"
+_WITHOUT_MODEL = ("reading", "retrieval", "answerer")
 router = APIRouter(include_in_schema=False)
 
 
@@ -45,8 +47,9 @@ class PromptPart(BaseModel):
 
 
 class RunStep(BaseModel):
-    """A call of the model (`kind` is model) or of a tool; the words are "" where they are not kept
-    or not for this reader."""
+    """A step of a run. Its `kind` is reading (of the question), retrieval, answerer (without the
+    model), model, tool or delivery; the words are "" where they are not kept or not for this
+    reader."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -55,7 +58,9 @@ class RunStep(BaseModel):
     ok: bool
     began_ms: int = Field(validation_alias="began", description="from the start of the run")
     ms: int
-    verdict: str = Field(description="of the guard rails on a tool call")
+    verdict: str = Field(
+        description="of the guard rails on a tool call; the certainty, 0 to 1, where no model wrote"
+    )
     prompt_tokens: int = Field(validation_alias="prompt")
     cached_tokens: int = Field(validation_alias="cached")
     completion_tokens: int = Field(validation_alias="completion")
@@ -66,6 +71,12 @@ class RunStep(BaseModel):
     text: str = ""
     arguments: str = ""
     result: str = ""
+
+    @property
+    def certainty(self) -> float | None:
+        """The certainty of what was found without the model, 0 to 1; None of other steps."""
+        found = self.verdict.partition(" ")[0]
+        return float(found) if found and self.kind in _WITHOUT_MODEL else None
 
 
 class RunDetails(BaseModel):
@@ -119,8 +130,9 @@ class RunDetails(BaseModel):
 
     @property
     def total_ms(self) -> int:
-        """The duration up to the end of the last step, at least 1."""
-        return max((step.began_ms + step.ms for step in self.steps), default=0) or 1
+        """The duration of the run, up to the end of the last step, at least 1."""
+        took = (self.ended - self.started) // timedelta(milliseconds=1) if self.ended else 1
+        return max(1, took, *(step.began_ms + step.ms for step in self.steps))
 
 
 def _words(steps: Sequence[Step], turn: Sequence[Message]) -> Iterator[dict[str, str]]:
@@ -133,7 +145,8 @@ def _words(steps: Sequence[Step], turn: Sequence[Message]) -> Iterator[dict[str,
     calls: dict[str, str] = {}
     results: dict[str, str] = {}
     for number, step in enumerate(steps):
-        following = steps[number + 1].kind if number + 1 < len(steps) else ""
+        later = (each.kind for each in steps[number + 1 :])
+        following = next((kind for kind in later if kind in ("model", "tool")), "")
         reply: Message = {}
         if step.kind != "model":
             yield {
@@ -170,6 +183,7 @@ def _shorten(text: str) -> str:
 async def show_runs(
     request: Request,
     state: AppStateDep,
+    viewer: ViewerDep,
     before: Annotated[int | None, Param(ge=0, le=2**53)] = None,
 ) -> Response:
     """List the newest runs, or those `before` a time in microseconds since 1970."""
@@ -177,7 +191,19 @@ async def show_runs(
     runs = await run_reader.newest_runs(state.runs, _PAGE_SIZE + 1, until)
     shown, more = runs[:_PAGE_SIZE], len(runs) > _PAGE_SIZE
     older = round(shown[-1].started.timestamp() * 1_000_000) if more else None
-    return page(request, "runs.html", runs=shown, older=older)
+    ids = frozenset(each.question_event_id for each in shown)
+    asked = Query(scope=viewer.scope, ids=ids, limit=_PAGE_SIZE)
+    lines = {event.id: event for event in await state.log.find(asked)}
+    turns = await run_reader.read_turns(state.runs, shown)
+    rows = []
+    for run in shown:
+        line = lines.get(run.question_event_id)
+        question = line if line and _answers(run, line) else None
+        # As on the page of a run.
+        turn = turns.get(run.id, ()) if question or run.profile == "job" else ()
+        words = (_text(turn[0]), _text(turn[-1])) if turn else None
+        rows.append((run, question, words))
+    return page(request, "runs.html", rows=rows, older=older)
 
 
 @router.get("/runs/{name}", dependencies=[Depends(require_token)])
@@ -192,7 +218,8 @@ async def show_run(request: Request, state: AppStateDep, viewer: ViewerDep, name
         raise HTTPException(404, "There is no such run; old ones are removed after some days.")
     # The instructions of a job are the operator's, and it reads public channels only.
     has_words = has_question or run.profile == "job"
-    turn = await run_reader.read_turn(state.runs, run) if has_words else ()
+    turns = await run_reader.read_turns(state.runs, [run]) if has_words else {}
+    turn = turns.get(run.id, ())
     details = RunDetails.from_run(run, turn)
     if name.endswith(_JSON) or "application/json" in request.headers.get("accept", ""):
         return Response(details.model_dump_json(), media_type="application/json")

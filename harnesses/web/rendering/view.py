@@ -178,5 +178,6 @@ _templates.filters |= {
     "short": short,
     "local_day": local_day,
     "in_zone": lambda time, zone: f"{time.astimezone(zone):%a %d %b %Y, %H:%M}",
+    "duration": lambda ms: f"{ms} ms" if ms < 1000 else f"{ms / 1000:,.1f} s",
     "size": lambda size: f"{size / 1e6:,.0f} MB" if size < 1e9 else f"{size / 1e9:,.1f} GB",
 }

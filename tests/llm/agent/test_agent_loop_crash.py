@@ -128,6 +128,7 @@ async def turn(data: Path, url: str, point: int) -> Outcome:
             trace.outcome = await AgentLoop(
                 client, toolbox, RequestOptions("a"), RunLimits.from_settings(settings), trace=trace
             ).run(fit)
+        await trace.close()
         return trace.outcome
 
 

@@ -14,7 +14,7 @@ from storage.db.errors import Unavailable
 from storage.log import ChatLog
 from storage.memory.conversations import Conversations, Turn
 from storage.privacy.erasure import NamedPerson, Person, forget
-from storage.runs.reader import newest_runs, read_run, read_turn, runs_for_event
+from storage.runs.reader import newest_runs, read_run, read_turns, runs_for_event
 from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
 from tests.kit.lines import NOON, said
 from tests.kit.stores import Stores
@@ -62,11 +62,12 @@ async def test_the_words_of_a_run_are_those_of_its_turn_and_go_with_it(
     await asked(3, "alone", conversation="irc/ada", private=True)
     await asked(4, "unnamed", conversation="")
     found = {run.started.minute: run for run in await newest_runs(stores.place, 9)}
-    words = {minute: await read_turn(stores.place, run) for minute, run in found.items()}
+    turns = await read_turns(stores.place, found.values())
+    words = {minute: turns.get(run.id, ()) for minute, run in found.items()}
     assert [words[0][0]["content"], words[2][0]["content"]] == ["first", "last"]
     assert [words[1], words[3], words[4]] == [(), (), ()]
     await conversations.clear(RUN.conversation)
-    assert await read_turn(stores.place, found[0]) == ()
+    assert await read_turns(stores.place, [found[0]]) == {}
 
 
 async def test_the_run_of_a_line_is_found_in_whatever_tendril(stores: Stores) -> None:

@@ -10,7 +10,7 @@ import pytest
 from harnesses.core.tendril.turn import TurnResult
 from llm.agent.tool_executor import Trigger
 from llm.tools.toolbox import tool
-from storage.runs.reader import RunRecord, newest_runs, read_run, read_turn
+from storage.runs.reader import RunRecord, newest_runs, read_run, read_turns
 from tests.harnesses.core.tendril.test_base import small, texts
 from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
@@ -41,10 +41,16 @@ async def test_a_turn_leaves_a_trace_of_its_steps_and_none_of_its_words(tmp_path
     assert (run.conversation, run.profile, run.outcome) == ("kitchen", "standard", "answered")
     assert (run.iterations, run.cached, run.model_profile) == (2, 10, "capable")
     rows = [str(tuple(row)) for table in tables for row in table]
-    assert len(rows) == 4
+    assert len(rows) == 7
     assert not [row for row in rows if "How many" in row or "Seven" in row]
     assert [(step.kind, step.name, step.verdict) for step in run.steps] == [
-        *(("model", "terra", "1 call"), ("tool", "cups", "allow"), ("model", "terra", ""))
+        *(
+            ("reading", "unclear", ""),
+            ("retrieval", "context", ""),
+            ("model", "terra", "1 call"),
+            ("tool", "cups", "allow"),
+        ),
+        *(("model", "terra", ""), ("delivery", "small", "")),
     ]
 
 
@@ -56,7 +62,7 @@ async def test_a_trace_has_the_sizes_of_a_prompt_by_parts_and_the_times_of_its_s
         script.call("cups", {}).answer(Scripted("Seven", finish="stop"))
         await tendril.ask("How many?")
         run = await last(tmp_path)
-    asked, called, answered = run.steps
+    asked, called, answered = (step for step in run.steps if step.kind in ("model", "tool"))
     names = [part.name for part in asked.parts]
     assert names == ["tools", "persona", "earlier turns", "now", "question"]
     assert [part.name for part in answered.parts] == [*names, "tool calls and results"]
@@ -73,8 +79,9 @@ async def test_the_words_of_a_trace_are_those_of_the_turn_and_nobody_is_alone(
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         await tendril.ask("How many?", private=private)
-        turn = await read_turn(tmp_path, await last(tmp_path))
-    words = [message["content"] for message in turn]
+        run = await last(tmp_path)
+        turns = await read_turns(tmp_path, [run])
+    words = [message["content"] for message in turns.get(run.id, ())]
     assert words == ([] if private else ["How many?", "ok"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -50,10 +51,12 @@ async def test_a_question_in_the_chat_is_a_run_that_names_nobody(tmp_path: Path)
             await expect(page.locator(".badge")).to_have_text("answered")
             await page.locator(".cards a").click()
             steps = page.locator(".steps li")
-            await expect(steps).to_have_count(3)
-            await expect(steps.nth(0)).to_contain_text("1 call")
-            await expect(steps.nth(1)).to_contain_text("search_log")
-            await expect(steps.nth(1)).to_contain_text("allow · worked")
+            shown = [await step.locator("p").inner_text() for step in await steps.all()]
+            kinds = [each.partition(" ·")[0] for each in shown]
+            assert kinds == ["reading", "retrieval", "model", "tool", "model", "delivery"]
+            assert "1 call" in shown[-4]
+            assert shown[-3] == "tool · allow · worked"
+            await expect(steps.filter(has_text="search_log")).to_have_count(1)
             text = await page.locator("main").inner_text()
             assert "newts" not in text
             for cookie in await page.context.cookies():
@@ -103,9 +106,11 @@ async def test_from_a_line_of_the_bot_one_gets_to_why_it_was_said(tmp_path: Path
             page = await visit(chromium, f"{site.url}/line/{said}", size=PHONE)
             await page.get_by_role("link", name="Why did it say that?").click()
             await expect(page.locator("main")).to_contain_text("where are they?")
-            steps = page.locator(".steps > li")
+            await expect(page.locator(".steps > .delivery")).to_contain_text("worked")
+            steps = page.locator(".steps > :is(.model, .tool)")
             await expect(steps).to_have_count(3)
             await expect(steps.nth(0)).to_contain_text("ended by tool_calls")
+            await steps.nth(0).get_by_text("The prompt").click()
             parts = await steps.nth(0).locator("tbody th").all_inner_texts()
             assert parts[0] == "tools"
             assert parts[-1] == "question"
@@ -114,7 +119,11 @@ async def test_from_a_line_of_the_bot_one_gets_to_why_it_was_said(tmp_path: Path
             await expect(steps.nth(1).locator("pre").nth(0)).to_have_text('{"query": "newts"}')
             await expect(steps.nth(1).locator("pre").nth(1)).to_contain_text("the newts are in")
             await expect(steps.nth(2)).to_contain_text("ended by stop")
-            await expect(page.locator(".waterfall")).to_have_count(3)
+            bars = page.get_by_role("img")
+            assert await bars.count() == await page.locator(".steps > li").count()
+            await expect(bars.last).to_have_attribute(
+                "aria-label", re.compile(r"delivery from \d+")
+            )
             assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
             await page.get_by_role("link", name="the question in the log").click()
             await expect(page.get_by_text("How was this answered?")).to_be_visible()
@@ -142,7 +151,8 @@ async def test_a_run_is_read_as_json_by_whoever_may_read_its_question(tmp_path: 
             if status == 200:
                 run = found.json()
                 assert (run["question"], run["answer"]) == ("where are they?", "In the\npond.")
-                first, called, last = run["steps"]
+                spoken = [step for step in run["steps"] if step["kind"] in ("model", "tool")]
+                first, called, last = spoken
                 assert first["thought"] == "Where are <b>newts</b>?"
                 assert (
                     sum(part["cached"] for part in first["prompt"]) == first["cached_tokens"] == 40
@@ -181,10 +191,16 @@ async def test_words_are_shown_where_the_question_is_in_the_log_and_of_jobs(tmp_
             shown = ["what &lt;b&gt;colour&lt;/b&gt;?" in page, "It is green." in page]
             assert shown == [number in (1, 5)] * 2, number
             assert "nick4" not in page
+        listed = (await site.http.get("/runs", headers=PAGE)).text
+        assert listed.count("It is green.") == 2
+        assert "nick4" not in listed
         await Conversations(database).clear(runs[0].conversation)
         page = (await site.http.get("/runs/irc-1", headers=PAGE)).text
         assert "colour" not in page
         assert "The text was deleted" in page
+        listed = (await site.http.get("/runs", headers=PAGE)).text
+        assert listed.count("It is green.") == 1
+        assert ">nick1 in the log</a>" in listed
 
 
 async def test_only_who_may_read_everything_sees_the_runs(tmp_path: Path) -> None:
@@ -223,12 +239,20 @@ async def test_a_run_without_a_model_says_that_none_was_needed(tmp_path: Path) -
             each = run(number)
             await table.begin(each)
             ended = RunEnd(each.started + timedelta(seconds=2), "answered", iterations=iterations)
-            await table.end(each.key, ended, [])
+            steps = [
+                Step("reading", "local", True, 3, "0.96 en"),
+                Step("retrieval", "log", True, 1200, began=3),
+            ]
+            await table.end(each.key, ended, steps)
     async with web_site(tmp_path) as site:
         listed = (await site.http.get("/runs", headers=PAGE)).text
         assert listed.count("no model call, in 2.0 s") == 1
         assert listed.count("0 prompt tokens") == 1
         one = (await site.http.get("/runs/irc-1", headers=PAGE)).text
+        assert "reading · 96 % sure" in one
+        assert 'aria-label="retrieval from 3 ms to 1,203 ms"' in one
+        assert ">1.2 s</span>" in one
+        assert "<span>0</span><span>2.0 s</span>" in one  # the axis
         assert "<dt>model calls</dt><dd>none</dd>" in one
         assert "prompt tokens" not in one
         assert "prompt tokens" in (await site.http.get("/runs/irc-2", headers=PAGE)).text
