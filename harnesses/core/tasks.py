@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from harnesses.core.jobs import FAILED_STATES, OPEN_STATES
 from harnesses.core.services.reminders import REMINDER_JOBS, plan
+from llm.scheduling.cron_schedule import parse_zone
 from storage.chat_log.event import Place, is_private, without_host
 from storage.db.database import Database
-from storage.queues.jobs import CronRuns, Job, Jobs
+from storage.queues.jobs import FAILED_STATES, OPEN_STATES, CronRuns, Job, Jobs
 from storage.queues.reminders import Owner, Reminder, Reminders
 
 
@@ -60,6 +60,25 @@ class Task:
     is_own: bool = False
     actions: tuple[TaskAction, ...] = ()
 
+    def __str__(self) -> str:
+        """Describe the task in a line, for people."""
+        when = (
+            f"{self.due.astimezone(parse_zone(self.zone)):%a %Y-%m-%d %H:%M} {self.zone}: "
+            if self.due
+            else ""
+        )
+        again, state = (
+            " (repeated)" * bool(self.rule),
+            "" if self.state == "pending" else f" ({self.state})",
+        )
+        return f"{when}{self.text}{again}{state}" + f": {self.error}" * bool(self.error)
+
+    @property
+    def name(self) -> str:
+        """The name of the task, unique among those of its tendril."""
+        is_reminder = self.kind in (TaskKind.REMINDER, TaskKind.QUESTION)
+        return f"reminder-{self.number}" if is_reminder else self.number
+
 
 async def list_tasks(
     stores: Mapping[str, Database], owners: Collection[Owner], *, is_admin: bool
@@ -97,19 +116,23 @@ async def list_tasks(
     return sorted(found, key=lambda each: (each.due or far, each.store, each.number))
 
 
-async def act(stores: Mapping[str, Database], task: Task, action: TaskAction) -> bool:
-    """Do something to a task that `list_tasks` has just returned; return False if it is gone, or
-    over. Raises StorageError."""
+async def act(
+    stores: Mapping[str, Database], task: Task, action: TaskAction, now: datetime
+) -> bool:
+    """Do something to a task that `list_tasks` has just returned, `now`; return False if it is gone
+    or over, or if that cannot be done to it. Raises StorageError."""
+    if action not in task.actions:
+        return False
     database = stores[task.store]
     if task.kind is TaskKind.CRON:
         runs = CronRuns(database)
         if action is TaskAction.RUN:
-            await runs.enqueue(Jobs(database), task.number, datetime.now(UTC))
+            await runs.enqueue(Jobs(database), task.number, now)
         else:
             await runs.pause(task.number, action is TaskAction.PAUSE)
         return True
     if task.kind is TaskKind.JOB:
-        jobs = Jobs(database)
+        jobs = Jobs(database, lambda: now)
         change = {
             TaskAction.RUN: jobs.resume,
             TaskAction.PAUSE: jobs.pause,
@@ -118,7 +141,7 @@ async def act(stores: Mapping[str, Database], task: Task, action: TaskAction) ->
             TaskAction.CANCEL: jobs.cancel,
         }[action]
         return await change(int(task.number))
-    reminders, now = Reminders(database), datetime.now(UTC)
+    reminders = Reminders(database)
     reminder = await reminders.get(int(task.number))
     if reminder is None:
         return False

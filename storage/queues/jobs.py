@@ -27,6 +27,8 @@ LEASE = timedelta(minutes=30)
 """The time for which a worker owns a job that it has claimed. If it takes longer, it counts as
 crashed."""
 
+OPEN_STATES = ("pending", "paused", "waiting", "running")
+FAILED_STATES = ("failed", "dead")
 _KEPT_DONE = timedelta(hours=24)
 _KEPT_FAILED = timedelta(hours=72)
 _DEFAULT_PRIORITY = 100

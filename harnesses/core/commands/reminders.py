@@ -1,12 +1,22 @@
-"""Commands that set, list and cancel reminders."""
+"""Commands that set, list, pause and cancel reminders."""
 
 from __future__ import annotations
 
 import re
 
 from harnesses.core.commands.request import MediumCommands, PrivateReply, R, Reply
+from harnesses.core.jobs import open_stores
+from harnesses.core.tasks import TaskAction, act, list_tasks
 from llm.reading.times import EXAMPLE_TIMES, NotUnderstood
 
+_ACTIONS = {action.partition(" ")[0]: action for action in TaskAction}
+_DONE = {
+    TaskAction.RUN: "Within half a minute",
+    TaskAction.PAUSE: "Paused",
+    TaskAction.RESUME: "Resumed",
+    TaskAction.RETRY: "Tried again",
+    TaskAction.CANCEL: "Cancelled",
+}
 _ME = re.compile(r"\A(?:me|mich)\b[\s,:]*", re.IGNORECASE)  # as in "remind me", also in German
 
 
@@ -52,6 +62,28 @@ class ReminderCommands(MediumCommands[R]):
                 return PrivateReply(
                     f"Write {prefix}reminders, or: {prefix}reminders cancel NUMBER."
                 )
+
+    async def jobs(self, request: R) -> Reply:
+        """jobs [run|pause|resume|cancel NUMBER]: list my reminders and scheduled questions, with
+        their state, or do that to one; admins: also those of the channels, and what has failed"""
+        tendril, is_admin = self._medium.tendril, request.admin
+        verb, _, wanted = request.words.strip().partition(" ")
+        async with open_stores(tendril.config, tendril.database, tendril.log.database) as stores:
+            tasks = await list_tasks(stores, [request.requester.owner], is_admin=is_admin)
+            named = {
+                task.number if task.is_own else f"{task.store}/{task.name}": task for task in tasks
+            }
+            if not verb:
+                lines = [f"{name}: {task}" for name, task in named.items()]
+                return PrivateReply("\n".join(lines) or "Nothing of yours is waiting.")
+            action = _ACTIONS.get(verb.lower())
+            if action is None:
+                prefix = self._medium.prefix(request.place)
+                return PrivateReply(f"Write {prefix}jobs, or: {prefix}jobs pause NUMBER.")
+            task = named.get(wanted.strip())
+            if task and await act(stores, task, action, tendril.clock.now()):
+                return PrivateReply(f"{_DONE[action]}: {task.text}")
+        return PrivateReply(f"You have no job {wanted[:30]} to {verb}.")
 
     async def _add(self, request: R, words: str, *, asks: bool) -> Reply:
         reminder_service, requester = self._medium.tendril.remind, request.requester

@@ -41,10 +41,10 @@ async def change_job(request: Request, state: AppStateDep, visitor: VisitorDep) 
     opened = (state.tendril.database, state.log.database)
     async with open_stores(state.tendril.config, *opened) as stores:
         tasks = await list_tasks(stores, visitor.owners, is_admin=visitor.viewer.has_full_access)
-        wanted = form.get("store"), form.get("kind"), form.get("number")
         for task in tasks:
-            if (task.store, task.kind, task.number) == wanted:
+            if (task.store, task.name) == (form.get("store"), form.get("name")):
                 for action in task.actions:
-                    if action == form.get("action") and await act(stores, task, action):
+                    now = state.tendril.clock.now()
+                    if action == form.get("action") and await act(stores, task, action, now):
                         return see_other(f"/jobs?done={action.replace(' ', '+')}")
     raise HTTPException(404, "It is gone, or has changed in the meantime: look at the list again.")

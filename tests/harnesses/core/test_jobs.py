@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from storage.chat_log.event import Place
 from storage.db.database import Database
-from storage.queues.jobs import Job, Jobs
+from storage.queues.jobs import CronRuns, Job, Jobs
+from storage.queues.reminders import Owner, Reminder, Reminders
 from tests.kit.command import Done, terrarium
 
 
@@ -38,7 +40,7 @@ async def test_dead_letters_are_listed_with_their_reason_and_run_again_when_they
         await jobs_of_cron.fail(await claimed(jobs_of_cron), "ModelUnavailable")
     listed = (await jobs(tmp_path, "list", "--dead")).out.splitlines()
     assert listed[0].split() == [
-        *("tendril", "number", "kind", "state", "attempts", "due", "what", "error")
+        *("tendril", "name", "kind", "state", "attempts", "due", "what", "error")
     ]
     assert listed[1].split()[:5] == ["cron", "1", "write", "dead", "1/1"]
     assert '{"job": "digest"}' in listed[1]
@@ -72,3 +74,31 @@ async def test_a_job_that_is_dropped_is_gone_and_what_waits_for_it_fails(tmp_pat
     strange = await jobs(tmp_path, "drop", "lettuce", "1")
     assert strange.status == 1
     assert "there are: letters" in strange.err
+
+
+async def test_what_waits_is_listed_paused_and_run_by_its_name(tmp_path: Path) -> None:
+    later = datetime.now(UTC) + timedelta(days=3)
+    async with queue(tmp_path) as jobs_of_cron, Database.open(tmp_path / "cron.db") as database:
+        await jobs_of_cron.add("deliver", {}, run_at=later)
+        await CronRuns(database).record_run("digest", later)
+        await CronRuns(database).record_next("digest", later)
+        for place in ("#pond", "ada!a@h"):
+            due = Reminder(Owner("irc", "ada"), Place("irc", place), place != "#pond", place, later)
+            await Reminders(database).add(due)
+    paused = await jobs(tmp_path, "pause", "cron", "reminder-1")
+    assert paused.status == 0, paused.err
+    listed = (await jobs(tmp_path, "list")).out
+    rows = [line.split()[1:4] for line in listed.splitlines()[1:]]
+    assert rows == [
+        ["reminder-1", "reminder", "paused"],
+        ["digest", "cron", "job"],
+        ["1", "deliver", "pending"],
+    ]
+    assert "ada!" not in listed  # in private
+    assert (await jobs(tmp_path, "run", "cron", "digest")).status == 0
+    async with queue(tmp_path) as jobs_of_cron:
+        kinds = [job.kind for job in await jobs_of_cron.all()]
+        assert kinds == ["deliver", "cron.write", "cron.deliver"]
+    strange = await jobs(tmp_path, "pause", "cron", "reminder-2")
+    assert (strange.status, strange.err.count("\n")) == (1, 1)
+    assert "has no reminder-2 to pause" in strange.err

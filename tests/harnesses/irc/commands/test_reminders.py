@@ -123,6 +123,25 @@ async def test_only_its_owner_or_an_admin_cancels_a_reminder(tmp_path: Path) -> 
         assert said(it.bob) == ["bob: reminder: cake"]
 
 
+async def test_jobs_are_paused_and_run_by_their_owner_and_admins_see_those_of_the_channel(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it, it.life(NOON, irc={"admins": ["bob!*@*"]}) as clock:
+        assert await it.alice.told(".jobs") == "Nothing of yours is waiting."
+        await it.alice.ask(".remind in 2h tea", "reminder 1")
+        when = "Fri 2026-05-01 14:00 UTC: tea"
+        assert await it.alice.told(".jobs") == f"1: {when}"
+        assert await it.bob.told(".jobs pause 1") == "You have no job 1 to pause."
+        assert await it.bob.told(".jobs pause irc/reminder-1") == "Paused: tea"
+        assert await it.alice.told(".jobs") == f"1: {when} (paused)"
+        await clock.advance(3 * HOUR)
+        await it.alice.settle()
+        assert said(it.alice) == []
+        assert await it.alice.told(".jobs run 1") == "Within half a minute: tea"
+        await clock.advance(MINUTE)
+        await it.alice.expect("alice: reminder: tea$")
+
+
 async def test_a_reminder_is_cancelled_by_any_form_of_one_of_its_words(tmp_path: Path) -> None:
     async with world(tmp_path) as it, it.life(NOON):
         await it.alice.ask(".remind in 2h brownies in the oven", "reminder 1")

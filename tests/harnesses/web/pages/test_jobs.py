@@ -84,11 +84,11 @@ async def test_people_pause_run_and_cancel_their_own_and_see_nobody_elses(
         assert "change the water" not in found
         assert before <= found["feed the newts"].due < LATER
         # The rights are checked when something is done, too, and no other site can do it.
-        foreign = {"store": "irc", "kind": "reminder", "number": "3", "action": "cancel"}
+        foreign = {"store": "irc", "name": "reminder-3", "action": "cancel"}
         headers = {"authorization": "Bearer adas-own"}
         answer = await site.http.post("/jobs", data=foreign, headers=headers)
         assert answer.status_code == 404
-        own = foreign | {"number": str(found["feed the newts"].id)}
+        own = foreign | {"name": f"reminder-{found['feed the newts'].id}"}
         headers |= {"origin": "https://elsewhere.example"}
         assert (await site.http.post("/jobs", data=own, headers=headers)).status_code == 403
         assert (await reminders(tmp_path)).keys() == found.keys()
