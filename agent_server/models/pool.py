@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 
 import structlog
 
@@ -66,10 +67,11 @@ class ModelTable:
         previous: ModelTable | None = None,
         *,
         stand_in: bool = False,
+        chosen: Path | None = None,
     ) -> ModelTable:
         """Make the table of `[model]`; models of `previous` with equal settings are kept running.
-        `stand_in` is as of `settings_of_models`. Raises ConfigError."""
-        default, settings = settings_of_models(config, stand_in=stand_in)
+        `stand_in` and `chosen` are as of `settings_of_models`. Raises ConfigError."""
+        default, settings = settings_of_models(config, stand_in=stand_in, chosen=chosen)
         kept, store = previous.models if previous else {}, MeasurementStore(config.data)
         models = {
             name: kept[name]
@@ -187,12 +189,28 @@ class ModelPool:
                 except (ConfigError, Unavailable) as error:
                     log.warning("routing.kept", reason=str(error))
                 else:
-                    self._start(table)
-                    await self._until_loaded(table.default)
-                    self.table = table
-                    for model in self._leave.keys() - set(table.models.values()):
-                        self._leave.pop(model).set()
-                    log.info("routing.changed", models=table.names())
+                    await self._adopt(table)
+
+    def use(self, file: Path, on_failure: Callable[[str], None]) -> None:
+        """Begin to load a GGUF file as the default model, until this process ends or the file of
+        the table changes; if it cannot be loaded, the table stays. Raises ConfigError."""
+        assert self._tasks is not None
+        table = ModelTable.from_config(self._config, self._make, self.table, chosen=file)
+        self._tasks.create_task(self._adopt(table, on_failure))
+
+    async def _adopt(
+        self, table: ModelTable, on_failure: Callable[[str], None] | None = None
+    ) -> None:
+        """Replace the table once its default model can answer."""
+        self._start(table)
+        await self._until_loaded(table.default)
+        if on_failure and table.default.trouble:
+            on_failure(table.default.trouble)
+            table = self.table
+        self.table = table
+        for model in self._leave.keys() - set(table.models.values()):
+            self._leave.pop(model).set()
+        log.info("routing.changed", models=table.names())
 
     async def _until_loaded(self, model: ServedModel) -> None:
         """Wait until the embedded engine of a new default model can answer, so that the previous

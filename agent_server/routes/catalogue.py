@@ -1,4 +1,4 @@
-"""GET /v1/catalogue and POST /v1/catalogue/{name}/pull: models to fetch, and fetching them."""
+"""GET /v1/catalogue: models to fetch; POST .../{name}/pull and /use: to fetch and to use one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from agent_server.errors import Forbidden, InvalidRequest, NotFound
+from agent_server.metering.request_context import RequestContext
 from agent_server.model_catalogue import catalogue
+from agent_server.model_catalogue.catalogue import CatalogueEntry
 from agent_server.model_catalogue.machine import Machine
 from agent_server.routes.dependencies import Context, Server
+from terrarium.config import ConfigError
 
 router = APIRouter()
 
@@ -28,9 +31,10 @@ class CatalogueModel(BaseModel):
     runs_well: bool = Field(description="on this machine, as far as can be estimated")
     best: bool = Field(description="the best one for this machine")
     is_here: bool
+    is_used: bool = Field(description="whether it is the default model")
     bytes: int = Field(description="how many of the file have arrived")
     is_pulling: bool
-    trouble: str = Field(description='why its last download has ended, "" for none')
+    trouble: str = Field(description='why it could not be fetched or used, "" for none')
 
 
 class CatalogueList(BaseModel):
@@ -46,11 +50,14 @@ async def list_catalogue(server: Server, context: Context) -> CatalogueList:
     own keys."""
     if not context.sees_all:
         raise Forbidden("the catalogue is for the operator's own keys")
-    machine = Machine.here(server.pool.table.default.info.gpus or ())
+    default = server.pool.table.default
+    machine = Machine.here(default.info.gpus or ())
     return CatalogueList(
         data=[
             CatalogueModel.model_validate(
-                catalogue.describe(entry, machine) | server.pulls.state(entry)
+                catalogue.describe(entry, machine)
+                | server.pulls.state(entry)
+                | {"is_used": entry.file == f"{default.info.weights}.gguf"}
             )
             for entry in catalogue.entries()
         ]
@@ -61,13 +68,34 @@ async def list_catalogue(server: Server, context: Context) -> CatalogueList:
 async def pull(name: str, server: Server, context: Context) -> CatalogueList:
     """Begin to fetch a model of the catalogue, which is checked against its SHA-256; one at a time.
     For the operator's own keys."""
-    if not context.sees_all:
-        raise Forbidden("models are fetched by the operator's own keys only")
-    entry = catalogue.find(name)
-    if entry is None:
-        raise NotFound(
-            f"no model is called {name!r}; the nearest is {catalogue.nearest(name)!r}", param="name"
-        )
+    entry = _find(name, context)
     if not server.pulls.start(entry):
         raise InvalidRequest("another model is being fetched; wait until it ends", param="name")
     return await list_catalogue(server, context)
+
+
+@router.post("/v1/catalogue/{name}/use")
+async def use(name: str, server: Server, context: Context) -> CatalogueList:
+    """Load a model of the catalogue that is here, and make it the default model once it can answer,
+    until the server stops or its configuration changes. For the operator's own keys."""
+    entry = _find(name, context)
+    if not server.pulls.state(entry)["is_here"]:
+        raise InvalidRequest(f"{entry.name} is not here; pull it first", param="name")
+    troubles = server.pulls.troubles
+    troubles.pop(entry.name, None)
+    try:
+        server.pool.use(
+            server.pulls.folder / entry.file, lambda why: troubles.update({entry.name: why})
+        )
+    except ConfigError as error:
+        raise InvalidRequest(str(error), param="name") from error
+    return await list_catalogue(server, context)
+
+
+def _find(name: str, context: RequestContext) -> CatalogueEntry:
+    if not context.sees_all:
+        raise Forbidden("models are chosen by the operator's own keys only")
+    if entry := catalogue.find(name):
+        return entry
+    near = catalogue.nearest(name)
+    raise NotFound(f"no model is called {name!r}; the nearest is {near!r}", param="name")

@@ -10,7 +10,6 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from agent_server.errors import EngineUnavailable, InvalidRequest
-from agent_server.metering.request_context import ADMIN, ANYBODY
 from agent_server.routes.dependencies import Context, Server
 from storage.db.errors import Unavailable
 from storage.usage.usage import UsageAmount
@@ -56,12 +55,13 @@ Day = Annotated[date | None, Query(description="a UTC day, YYYY-MM-DD")]
 async def usage(
     server: Server, context: Context, since: Day = None, until: Day = None
 ) -> UsageAnswer:
-    """Report the usage of the requesting key; of all keys to the admin and on an open server."""
+    """Report the usage of the requesting key; of all keys to the operator's own keys and on an open
+    server."""
     until = until or datetime.now(UTC).date()
     since = since or date.fromordinal(max(1, until.toordinal() - DEFAULT_DAYS + 1))
     if since > until:
         raise InvalidRequest("since is after until", param="since")
-    owner = None if context.key in (ADMIN, ANYBODY) else context.key.name
+    owner = None if context.sees_all else context.key.name
     try:
         found = await server.metering.recorder.read(since, until, owner)
     except Unavailable as error:

@@ -262,14 +262,17 @@ class ModelSettings(ModelConfig):
 
 
 def settings_of_models(
-    config: Config, *, stand_in: bool = False
+    config: Config, *, stand_in: bool = False, chosen: Path | None = None
 ) -> tuple[ModelSettings, Mapping[str, ModelConfig]]:
     """Return the table `[model]`, and the settings of every model by name. Raises ConfigError.
 
-    With `stand_in` the default model is the built-in one as long as its own file is missing.
+    With `stand_in` the default model is the built-in one as long as its own file is missing. The
+    file `chosen`, if any, takes its place.
     """
     default = config.section(ModelSettings)
-    if stand_in and default.entry and not (default.file and default.file.is_file()):
+    if chosen:
+        default = default.model_copy(update={"path": chosen, "upstream": (), "api": "openai"})
+    elif stand_in and default.entry and not (default.file and default.file.is_file()):
         default = default.model_copy(update={"path": None})
     others = {
         name: config.build(

@@ -1,8 +1,9 @@
-"""The models that the agent server has to choose between, and those that it can fetch."""
+"""The models that the agent server has to choose between, those that it can fetch, and costs."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -52,6 +53,7 @@ class FetchableModel(BaseModel):
     runs_well: bool
     best: bool
     is_here: bool
+    is_used: bool
     bytes: int
     is_pulling: bool
     trouble: str
@@ -63,11 +65,38 @@ class FetchableModels(BaseModel):
     data: list[FetchableModel]
 
 
+class ModelUsage(BaseModel):
+    """The usage of one model by one tendril on one day."""
+
+    tendril: str
+    model: str
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+
+
+class UsageReport(BaseModel):
+    """The usage of all tendrils in the last 30 days; costs are in `currency`."""
+
+    currency: str
+    data: list[ModelUsage]
+
+
+async def read_usage(client: AgentClient) -> UsageReport:
+    """Return the usage of the last 30 days, with its costs by the table of prices. Raises
+    ModelError."""
+    return await client.ask(UsageReport, "GET", "/usage")
+
+
 async def read_catalogue(client: AgentClient) -> FetchableModels:
     """Return the models that the server can fetch. Raises ModelError."""
     return await client.ask(FetchableModels, "GET", "/v1/catalogue")
 
 
-async def pull_model(client: AgentClient, name: str) -> FetchableModels:
-    """Have the server fetch a model. Raises ModelError."""
-    return await client.ask(FetchableModels, "POST", f"/v1/catalogue/{quote(name, safe='')}/pull")
+async def change_model(
+    client: AgentClient, name: str, change: Literal["pull", "use"]
+) -> FetchableModels:
+    """Have the server fetch a model, or answer with it. Raises ModelError."""
+    path = f"/v1/catalogue/{quote(name, safe='')}/{change}"
+    return await client.ask(FetchableModels, "POST", path)

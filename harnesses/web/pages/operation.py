@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
+from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter, Depends, HTTPException, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from harnesses.core.effective import config_entries
+from harnesses.core.permalinks import with_query
 from harnesses.core.tendril.status import read_reports
 from harnesses.web.app_state import AppStateDep, require_full
 from harnesses.web.auth.middleware import see_other
 from harnesses.web.rendering.charts import BarChart
 from harnesses.web.rendering.view import page, read_form
-from llm.client.catalogue import FetchableModel, pull_model, read_catalogue
+from llm.client.catalogue import FetchableModel, change_model, read_catalogue, read_usage
 from llm.messages.errors import ModelError
 from storage.chat_log.event import is_private
 from storage.chat_log.statistics import DayStats
@@ -39,7 +41,8 @@ async def show_tendrils(request: Request, state: AppStateDep) -> Response:
 
 @router.get("/usage")
 async def show_usage(request: Request, state: AppStateDep) -> Response:
-    """Show the tokens of the last 30 days by tendril, purpose and person."""
+    """Show the tokens of the last 30 days by tendril, purpose and person, and, where models have
+    prices, the costs."""
     today = datetime.now(UTC).date()
     begin = today - timedelta(days=USAGE_DAYS - 1)
     spent = await reader.spending(state.runs, begin)
@@ -65,9 +68,22 @@ async def show_usage(request: Request, state: AppStateDep) -> Response:
         )
     ]
     days = [DayStats(day, tokens, 0) for day, tokens in by_day.items()]
+    costs, currency = defaultdict[tuple[str, str], float](float), ""
+    try:
+        report = await read_usage(state.tendril.client)
+    except ModelError as error:
+        _log.warning("web.no_costs", error=str(error))
+    else:
+        currency = report.currency
+        for each in report.data:
+            if each.cost:
+                costs[each.tendril, each.model] += each.cost
     return page(
         request,
         "usage.html",
+        costs=sorted(costs.items(), key=lambda each: -each[1])[:_MAX_PEOPLE],
+        cost=sum(costs.values()),
+        currency=currency,
         tables=tables,
         total=sum(by_tendril.values(), UsageAmount()),
         chart=BarChart.from_days(days, begin, today),
@@ -75,27 +91,33 @@ async def show_usage(request: Request, state: AppStateDep) -> Response:
 
 
 @router.get("/models")
-async def show_models(request: Request, state: AppStateDep) -> Response:
-    """Show the models that the agent server can fetch, and how far their downloads are."""
+async def show_models(
+    request: Request, state: AppStateDep, used: Annotated[str, Query(max_length=100)] = ""
+) -> Response:
+    """Show the models that the agent server can fetch, and how far their downloads are; `used` is
+    the one that has just been chosen."""
     models: list[FetchableModel] = []
     try:
         models = (await read_catalogue(state.tendril.client)).data
     except ModelError as error:
         _log.warning("web.no_catalogue", error=str(error))
     card = await state.tendril.resources.catalog.card()
-    return page(request, "models.html", models=models, card=card)
+    waits = any(each.name == used and not (each.is_used or each.trouble) for each in models)
+    return page(request, "models.html", models=models, card=card, used=used if waits else "")
 
 
 @router.post("/models")
-async def fetch_model(request: Request, state: AppStateDep) -> Response:
-    """Have the agent server fetch the model called `name`."""
+async def choose_model(request: Request, state: AppStateDep) -> Response:
+    """Have the agent server fetch the model called `name`, or, with the `action` use, answer with
+    it."""
     form = await read_form(request)
+    name, is_used = form.get("name", ""), form.get("action") == "use"
     try:
-        await pull_model(state.tendril.client, form.get("name", ""))
+        await change_model(state.tendril.client, name, "use" if is_used else "pull")
     except ModelError as error:
-        _log.warning("web.not_pulled", error=str(error))
-        raise HTTPException(503, "The agent server cannot download it now; try again.") from error
-    return see_other("/models")
+        _log.warning("web.model_not_changed", error=str(error))
+        raise HTTPException(503, "The agent server cannot do that now; try again.") from error
+    return see_other(with_query("/models", used=name if is_used else None))
 
 
 @router.get("/settings")

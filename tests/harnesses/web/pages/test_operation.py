@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from agent_server.model_catalogue import catalogue
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.reminders import Owner, Reminder, Reminders
 from storage.runs.runs import Run, Runs
 from storage.usage.usage import Spending, TokenSpend, UsageAmount
-from tests.kit.agent_server import agent_server
+from tests.kit.agent_server import agent_client, agent_server
 from tests.kit.hub import ModelHub
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import event, web_site
+
+pytest_plugins = ("tests.kit.engine",)
 
 NOW = datetime.now(UTC)
 PAGE = {"accept": "text/html"}
@@ -103,6 +107,21 @@ async def test_usage_is_told_by_tendril_purpose_and_person_and_nobody_in_private
         assert "@" not in page
         assert ">7,000<" in page  # in private and in the background, together
         assert "<bdi>old</bdi>" not in page
+        assert "Costs are shown for models that have a price" in page
+
+
+async def test_costs_are_told_where_a_model_has_a_price(tmp_path: Path) -> None:
+    usage = {"currency": "EUR", "prices": {"terra": {"prompt": 1e6, "completion": 1e6}}}
+    body = {"messages": [{"role": "user", "content": "Hi"}]}
+    async with (
+        ScriptedOpenAI() as script,
+        agent_client({"upstream": script.url}, usage=usage) as server,
+        web_site(tmp_path, agent_url=str(server.base_url)) as site,
+    ):
+        used = (await server.post("/v1/chat/completions", json=body)).json()["usage"]
+        page = (await site.http.get("/usage", headers=PAGE)).text
+    assert f"<dt>EUR in 30 days</dt><dd>{used['total_tokens']:.2f}</dd>" in page
+    assert "<td><bdi>terra</bdi></td>" in page
 
 
 async def test_a_model_is_fetched_by_a_button(
@@ -121,6 +140,41 @@ async def test_a_model_is_fetched_by_a_button(
                     page = (await site.http.get("/models", headers=PAGE)).text
             refused = await site.http.post("/models", data={"name": "nothing"}, headers=PAGE)
             assert refused.status_code == 503
+
+
+@pytest.mark.engine
+async def test_a_fetched_model_is_used_without_a_restart_and_one_that_fails_is_not(
+    tmp_path: Path, model_file: Path
+) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    good, bad = (catalogue.find(name) for name in ("lfm2-350m", "small"))
+    assert good
+    assert bad
+    shutil.copy(model_file, models / good.file)
+    (models / bad.file).write_bytes(b"GGUF")
+    for entry in (good, bad):
+        with (models / entry.file).open("ab") as file:
+            file.truncate(entry.size)  # what is missing is a hole
+    async with ScriptedOpenAI() as script:
+        model = {"upstream": script.url, "cache_dir": str(models)}
+        async with agent_server(model) as url, web_site(tmp_path / "web", agent_url=url) as site:
+            for entry, until in ((bad, "wrong"), (good, "in use")):
+                form = {"name": entry.name, "action": "use"}
+                chosen = await site.http.post("/models", data=form)
+                address = chosen.headers["location"]
+                assert address == f"/models?used={entry.name}"
+                page = ""
+                async with asyncio.timeout(PATIENCE):
+                    while until not in page:
+                        page = (await site.http.get(address, headers=PAGE)).text
+                assert "is being loaded" not in page
+                assert (f"<strong><bdi>{good.name}</bdi></strong>" in page) == (entry == good)
+            absent = {"name": "medium", "action": "use"}
+            assert (await site.http.post("/models", data=absent)).status_code == 503
+
+
+async def test_the_models_page_tells_when_there_is_no_catalogue(tmp_path: Path) -> None:
     async with web_site(tmp_path / "alone") as site:
         assert "No catalogue" in (await site.http.get("/models", headers=PAGE)).text
 
