@@ -53,6 +53,8 @@ async def test_a_page_without_any_line_says_what_to_do(chromium: Browser, tmp_pa
         page = await visit(chromium, site.url)
         await expect(page.locator("main")).to_contain_text("No lines yet")
         await expect(page.locator("main")).to_contain_text("/join #terrarium")
+        await page.goto(f"{site.url}/search")
+        await expect(page.get_by_role("heading", name="Search the log")).to_be_visible()
 
 
 async def test_lines_appear_live_and_who_has_scrolled_up_is_told_and_not_moved(seen: Seen) -> None:
