@@ -141,7 +141,7 @@ async def test_an_export_is_narrowed_by_channel_and_time(tmp_path: Path) -> None
     assert late.err.strip() == "4 events"
     none = await exported(tmp_path, "--channel", "#toads", "--until", "2026-05-01T12:00:01.250Z")
     assert none.err.strip() == "0 events"
-    assert "is no time" in (await exported(tmp_path, "--since", "yesterday")).err
+    assert "is not a time" in (await exported(tmp_path, "--since", "yesterday")).err
 
 
 async def test_a_file_that_is_there_is_replaced_only_by_force(tmp_path: Path) -> None:
