@@ -59,6 +59,15 @@ class IrcEndpoint:
     tls: bool
     embedded: bool
 
+    @property
+    def irssi(self) -> tuple[str, ...]:
+        """The lines to type to get into the channel with irssi, which has no option for TLS."""
+        join = f"/join {self.channel}"
+        if self.tls:
+            return "irssi", f"/connect -tls {self.host} {self.port}", join
+        port = "" if self.port == 6667 else f" -p {self.port}"
+        return f"irssi -c {self.host}{port}", join
+
     @classmethod
     def from_config(cls, config: Config) -> IrcEndpoint:
         """Return the server of the first `[irc.networks.NAME]` or of `[irc]`, or else the embedded

@@ -229,12 +229,8 @@ def banner(plan: LaunchPlan, model: str | None = None) -> str:
         addresses.append(f"web {plan.web}")
     if irc := plan.endpoint:
         addresses.append(f"IRC {irc.host}:{irc.port}")
-        port = "" if irc.port == 6667 else f" -p {irc.port}"
-        hints += [
-            ("talk to it", f"irssi -c {irc.host}{port}"),
-            ("", f"/join {irc.channel}"),
-            ("", f"{irc.prefix}terrarium what is the capital of France?"),
-        ]
+        ask = f"{irc.prefix}terrarium what is the capital of France?"
+        hints += zip(("talk to it", "", "", ""), (*irc.irssi, ask), strict=False)
     if plan.web:
         hints.append(("in the browser", plan.web))
     hints.append(("stop", "Ctrl-C"))

@@ -107,6 +107,8 @@ def test_the_welcome_is_one_line_that_begins_with_ready_and_then_what_to_type() 
     assert any(line.endswith("irssi -c 127.0.0.1") for line in rest)
     assert any(line.endswith("/join #den") for line in rest)
     assert any(line.endswith("!terrarium what is the capital of France?") for line in rest)
+    elsewhere = config(irc={"server": "irc.example.org", "tls": True})
+    assert "/connect -tls irc.example.org 6697\n" in banner(LaunchPlan.from_config(elsewhere))
     assert "irssi -c 127.0.0.1 -p 7000" in banner(
         LaunchPlan.from_config(config(up={"irc_port": 7000}))
     )

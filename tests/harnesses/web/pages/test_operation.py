@@ -59,7 +59,7 @@ async def test_the_first_page_tells_everybody_only_what_they_may_see(tmp_path: P
                 "what is up in #open?",
                 "what is up in #closed?",
                 "feed the newts",
-                "irssi -c irc.example.org -p 6697 --tls",
+                "/connect -tls irc.example.org 6697",
                 "The agent server cannot be reached.",
                 "GB free",
                 "call the doctor",
