@@ -17,8 +17,8 @@ import typer
 
 from harnesses.core.addresses import table_settings
 from harnesses.core.errors import TendrilError
+from harnesses.core.launcher.doctor import check_model
 from harnesses.core.launcher.plan import BUILT_IN, command_line
-from harnesses.core.launcher.readiness import unreachable
 from harnesses.irc.settings import networks
 from harnesses.setup.networks import MARK, PUBLIC_NETWORKS, PublicNetwork, try_login
 from storage.db.private_files import make_file
@@ -180,8 +180,10 @@ class Wizard:
     async def connect(self, config: Config) -> None:
         """Connect to the servers that the answers name, and print which of them can be used."""
         async with httpx2.AsyncClient(trust_env=False) as http:
-            for url in await unreachable(http, table_settings(config, "model")["upstream"]):
-                typer.echo(f"No model answers at {url} yet.")
+            model = table_settings(config, "model")
+            finding = await check_model(model, model["upstream"], http)
+            if not finding.ok:
+                typer.echo(f"The model: {finding.text}.")
         if "server" in self.tables["irc"]:
             (settings,) = networks(config).values()
             reached, problem = await try_login(settings)

@@ -59,7 +59,7 @@ async def run_checks(config: Config) -> list[CheckResult]:
             check_secrets(config),
             await asyncio.to_thread(check_databases, config),
             CheckResult("skills", not problems, problems or ", ".join(sorted(skills.skills))),
-            await _check_model(table_settings(config, "model"), plan.upstream, http),
+            await check_model(table_settings(config, "model"), plan.upstream, http),
             await _check_server(config, http),
         ]
     if endpoint := plan.endpoint:
@@ -73,7 +73,7 @@ async def run_checks(config: Config) -> list[CheckResult]:
     return findings + [examine_process(config.data, name) for name in names]
 
 
-async def _check_model(
+async def check_model(
     model: Mapping[str, Any], urls: Sequence[str], http: httpx2.AsyncClient
 ) -> CheckResult:
     """Check the model file or, without one, that the upstream servers answer and accept the key."""

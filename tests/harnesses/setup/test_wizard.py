@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
 
 from harnesses.irc.settings import networks
 from harnesses.setup.networks import PUBLIC_NETWORKS, try_login
@@ -17,6 +20,7 @@ from tests.kit.irc_client import irc_client
 from tests.kit.ircd import ngircd
 from tests.kit.ports import free_port
 from tests.kit.services import services_network
+from tests.kit.serving import serving
 from tests.kit.terrarium import terrarium_up
 
 
@@ -116,3 +120,11 @@ async def test_a_server_that_is_not_there_is_a_reason_and_no_error(tmp_path: Pat
     settings = networks(Config({"irc": irc}, None, tmp_path))["irc"]
     reached, problem = await try_login(settings)
     assert (reached, "Connect call failed" in problem) == ("", True)
+
+
+async def test_a_model_server_that_wants_a_key_is_named_with_what_to_set(tmp_path: Path) -> None:
+    app = Starlette(routes=[Route("/v1/models", lambda _: Response(status_code=401))])
+    async with serving(app) as url:
+        done = await terrarium("init", "--yes", "--model", url, cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert f"{url} requires a key; set MODEL_UPSTREAM_KEY" in done.out
