@@ -59,26 +59,25 @@ async def test_a_sentence_is_given_if_the_model_is_sure_of_what_it_tells() -> No
 
 
 @pytest.mark.parametrize(
-    ("few", "sentence", "in_chat", "given"),
+    ("few", "sentence", "is_given"),
     [
-        (" Lima", "Lima is the capital.", None, "Lima."),
-        (" Lima", "Cuzco was it.", "The city of Lima", "Lima."),
-        (" Quito", "The capital is Lima.", "Lima", "The capital is Lima."),
-        (" Lima", "It is Quito.", "Cuzco", None),
+        (" Lima", "Lima is the capital. It lies on", True),
+        (" Lima", "Cuzco was it.", False),
+        (" Lima, Cuzco", "It is Lima.", False),
+        (" 8 million", "There are 8 of them.", False),
     ],
 )
-async def test_what_is_only_likely_is_given_if_the_model_says_it_twice(
-    few: str, sentence: str, in_chat: str | None, given: str | None
+async def test_what_is_only_likely_is_given_if_a_sentence_says_it_too(
+    few: str, sentence: str, is_given: bool
 ) -> None:
-    likely = [Answer(text, logprob=math.log(0.2)) for text in (few, sentence, in_chat) if text]
     async with ScriptedOpenAI() as script:
-        script.answer(*likely)
-        if given:
-            assert (await answer(script, "capital of peru?")).text == given
+        script.answer(Answer(few, logprob=LIKELY), Answer(sentence, logprob=UNSURE))
+        if is_given:
+            assert (await answer(script, "capital of peru?")).text == "Lima."
         else:
-            with pytest.raises(Unsure, match="Cuzco"):
+            with pytest.raises(Unsure, match=sentence):
                 await answer(script, "capital of peru?")
-        assert len(script.requests) == len(likely)
+        assert len(script.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ async def test_what_is_only_likely_is_given_if_the_model_says_it_twice(
 )
 async def test_a_guess_and_an_echo_are_no_answers(said: str, logprob: float) -> None:
     async with ScriptedOpenAI() as script:
-        script.answer(*[Answer(said, logprob=logprob)] * 3)
+        script.answer(*[Answer(said, logprob=logprob)] * 2)
         with pytest.raises(Unsure):
             await answer(script, "what is the capital of peru?")
 
