@@ -24,6 +24,7 @@ _MIN_COVERAGE = 0.6  # the least share of a topic's weight that a line about it 
 _MAX_LINE_LENGTH = 350  # characters of a line that are quoted
 _MAX_NEAR = 10  # possible answers that a model reads, at most
 _MIN_NEAR_SCORE = 0.03  # their least score
+_ALTERNATIVE = 0.05  # least score of a second line that is shown if the first one is not sure
 _LIKELY_MEANT = 0.3  # least score of what somebody may have meant who said none of the words
 
 PERHAPS_LEAD = "Perhaps:"
@@ -127,25 +128,36 @@ PLAIN = Quoting()
 class QuotedAnswer:
     """Log lines as an answer.
 
-    People see the `shown` events, rendered by `quoting`; a model reads `events`, which include
-    them. `lead` is a sentence before the lines, or the whole answer if there are none. `score` is
-    the probability that the first line is what was wanted. `is_about_log`: the question asked who
-    said what, so that the lines themselves are the answer. `is_exchange`: the shown events are what
-    people said to each other, and stand on one line.
+    People see the `quotes`, each on one line: an event, or what people said to each other, rendered
+    by `quoting`. A model reads `events`, which include them. `lead` is a sentence before the lines,
+    or the whole answer if there are none. `score` is the probability that the first line is what
+    was wanted. `is_about_log`: the question asked who said what, so that the lines themselves are
+    the answer.
     """
 
     lead: str
-    shown: tuple[Event, ...] = ()
+    quotes: tuple[tuple[Event, ...], ...] = ()
     events: tuple[Event, ...] = ()
     quoting: Quoting = PLAIN
     score: float = 0.0
     is_about_log: bool = False
-    is_exchange: bool = False
+
+    @classmethod
+    def of(
+        cls, lead: str, events: Sequence[Event], quoting: Quoting = PLAIN, score: float = 0.0
+    ) -> QuotedAnswer:
+        """Return the answer that shows each of some events on a line of its own."""
+        return cls(lead, tuple((each,) for each in events), tuple(events), quoting, score)
+
+    @property
+    def shown(self) -> tuple[Event, ...]:
+        """The events that people see."""
+        return tuple(event for quote in self.quotes for event in quote)
 
     @property
     def is_sure(self) -> bool:
         """True if the first line is likely the answer."""
-        return bool(self.shown) and self.lead not in (PERHAPS_LEAD, RECENT_LEAD)
+        return bool(self.quotes) and self.lead not in (PERHAPS_LEAD, RECENT_LEAD)
 
     def evidence(self, question: str, answer: str) -> tuple[str, ...]:
         """Return the lines to show below the `answer` of a small model, which may be wrong.
@@ -170,17 +182,14 @@ class QuotedAnswer:
 
     def ids_in(self, answer: str) -> frozenset[int]:
         """Return the ids of the events that stand in `answer` as they are rendered for people."""
-        if self.is_exchange and self.lines[0] in answer:
-            return frozenset(event.id for event in self.shown)
-        events = {event.id: event for event in (*self.shown, *self.events)}
-        return frozenset(id for id, event in events.items() if self.quoting.line(event) in answer)
+        quotes = (*self.quotes, *((event,) for event in self.events))
+        stand = (each for each in quotes if self.quoting.exchange(each) in answer)
+        return frozenset(event.id for quote in stand for event in quote)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The shown events, rendered for people."""
-        if self.is_exchange:
-            return (self.quoting.exchange(self.shown),)
-        return tuple(map(self.quoting.line, self.shown))
+        """The quotes, rendered for people."""
+        return tuple(map(self.quoting.exchange, self.quotes))
 
     @property
     def text(self) -> str:
@@ -206,7 +215,8 @@ async def answer_about_log(
     """Return the answer of the log to any question, None if it has none.
 
     A `question` about what was said always has one, even if only that nothing was found; any other
-    has one if somebody said it, or may have said it: that line, and what was said around it.
+    has one if somebody said it, or may have said it: that line, and what was said around it, and if
+    it is not sure, the next likely one as well.
     `vector` is the embedding of the text, if it is known. Raises Unavailable.
     """
     if question is not None:
@@ -217,19 +227,25 @@ async def answer_about_log(
             own = replace(within, nick=question.nick, limit=_MAX_NEAR)
             found = await retrieval.find(text, own, vector=vector, line_filter=line_filter)
             if found.passages and found.passages[0].score >= _LIKELY_MEANT:
-                said = (found.passages[0].event,)
+                best = found.passages[0]
                 lead = "" if found.is_sure and question.nick else PERHAPS_LEAD
-                return QuotedAnswer(lead, said, said, quoting, found.passages[0].score)
+                return QuotedAnswer.of(lead, [best.event], quoting, best.score)
         return replace(answer, is_about_log=True)
     wanted = replace(within, limit=_MAX_NEAR)
     found = await retrieval.find(text, wanted, vector=vector, line_filter=line_filter)
     if not found.shown:
         return None
-    best, lead = found.shown[0], "" if found.is_sure else PERHAPS_LEAD
-    shown = await retrieval.exchange(best, within, line_filter)
+    best = found.shown[0]
+    quotes = [await retrieval.exchange(best, within, line_filter)]
+    if found.is_sure:
+        return QuotedAnswer("", tuple(quotes), quotes[0], quoting, best.score)
+    for other in found.passages[1:]:
+        if other.score >= _ALTERNATIVE and other.event not in quotes[0] and other.is_related:
+            quotes.append(await retrieval.exchange(other, within, line_filter))
+            break
     near = [each.event for each in found.passages if each.score >= _MIN_NEAR_SCORE]
-    events = shown if found.is_sure else tuple(dict.fromkeys([*shown, *near]))
-    return QuotedAnswer(lead, shown, events, quoting, best.score, is_exchange=len(shown) > 1)
+    events = tuple(dict.fromkeys([*(event for quote in quotes for event in quote), *near]))
+    return QuotedAnswer(PERHAPS_LEAD, tuple(quotes), events, quoting, best.score)
 
 
 async def answer_from_log(
@@ -283,7 +299,7 @@ async def _of_person(
         first = "first" if question.wish is Wish.OLDEST else "last"
         time = events[0].time.astimezone(quoting.zone)
         lead = f"{quoting.nick(events[0].nick)} {first} spoke here on {time:%Y-%m-%d at %H:%M}:"
-    return QuotedAnswer(lead, tuple(events), tuple(events), quoting, score=1.0)
+    return QuotedAnswer.of(lead, events, quoting, score=1.0)
 
 
 async def _about(
@@ -319,4 +335,4 @@ async def _about(
     if question.about_time:
         time = events[0].time.astimezone(quoting.zone)
         lead = f"That was on {time:%Y-%m-%d at %H:%M}:"
-    return QuotedAnswer(lead, tuple(events), tuple(events), quoting, score=fitting[0].coverage)
+    return QuotedAnswer.of(lead, events, quoting, score=fitting[0].coverage)

@@ -202,7 +202,7 @@ async def _last_seen(window: LogWindow, nick: str, asked: AskedQuestion) -> str 
         lead = f"{shown} was last here on {time:%Y-%m-%d at %H:%M}{f' ({act})' if act else ''}"
     if not said:
         return f"{lead}."
-    return QuotedAnswer(f"{lead}; last said:", tuple(said), tuple(said), window.quoting)
+    return QuotedAnswer.of(f"{lead}; last said:", said, window.quoting)
 
 
 async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | QuotedAnswer:
@@ -241,7 +241,7 @@ async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | 
     quoted = _select_most_answered(said)
     if not quoted:
         return head.removesuffix(" Most answered:")
-    return QuotedAnswer(head, quoted, quoted, window.quoting)
+    return QuotedAnswer.of(head, quoted, window.quoting)
 
 
 def _select_most_answered(said: Sequence[Event]) -> tuple[Event, ...]:
@@ -264,8 +264,7 @@ async def _links(window: LogWindow, query: Query, person: str) -> str | QuotedAn
     if not linked:
         who = f" by {window.quoting.nick(person)}" if person else ""
         return f"I found no link{who} here."
-    shown = tuple(linked[-_MAX_LINKS:][::-1])
-    return QuotedAnswer("", shown, shown, window.quoting)
+    return QuotedAnswer.of("", linked[-_MAX_LINKS:][::-1], window.quoting)
 
 
 ENTRY_POINT_GROUP = "terrarium.answerers"
@@ -322,9 +321,9 @@ class LogAnswerer:
             return DirectAnswer(NOT_SAID, "log", reading.certainty) if is_lost else None
         if quotes == "none" or not (quoted.is_about_log or quotes == "all"):
             return None
-        score = quoted.score if quoted.shown else reading.certainty
+        score = quoted.score if quoted.quotes else reading.certainty
         # That somebody did not say something is claimed only if that surely was the question.
-        text = quoted.text if quoted.shown or score >= _CLAIMED else NOT_SAID
+        text = quoted.text if quoted.quotes or score >= _CLAIMED else NOT_SAID
         return DirectAnswer(text or NOT_SAID, "log", score, quoted)
 
 

@@ -259,7 +259,8 @@ class LogWindow:
         ]
         if not said:
             return None
-        return QuotedAnswer(RECENT_LEAD, tuple(said[-MAX_QUOTED_LINES:]), tuple(said), self.quoting)
+        quotes = tuple((event,) for event in said[-MAX_QUOTED_LINES:])
+        return QuotedAnswer(RECENT_LEAD, quotes, tuple(said), self.quoting)
 
     def before(self) -> Query:
         """Return the query for all that was said before the question, in the place or the scope."""

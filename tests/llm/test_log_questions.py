@@ -173,10 +173,11 @@ def test_the_line_that_a_model_took_its_words_from_stands_first_below_them() -> 
         said(1, "bob", "the meetup is in room 12, not in the big hall"),
     ]
     lines = tuple(map(QUOTING.line, told))
-    nearest = QuotedAnswer(PERHAPS_LEAD, tuple(told[:3]), tuple(told), QUOTING)
+    quotes = tuple((event,) for event in told[:3])
+    nearest = QuotedAnswer(PERHAPS_LEAD, quotes, tuple(told), QUOTING)
     question = "which door do I go to for our get-together?"
     taken = nearest.evidence(question, "The door for our get-together is in room 12.")
     assert taken == (lines[3], lines[0], lines[1])
     assert nearest.evidence(question, "I do not know.") == lines[:3]
-    sure = QuotedAnswer("", (told[1],), (told[1],), QUOTING)
+    sure = QuotedAnswer.of("", [told[1]], QUOTING)
     assert sure.evidence(question, "On linux.") == lines[1:2]

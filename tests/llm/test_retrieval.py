@@ -335,5 +335,8 @@ async def test_an_answer_is_found_by_the_question_before_it(tmp_path: Path, embe
     assert answer
     assert "<holly> who has the container key" in answer.text
     assert "<magsy> gordon has it" in answer.text
-    assert "\n" not in answer.text
-    assert answer.ids_in(f"{answer.text} more") == {event.id for event in answer.shown}
+    first, _, second = answer.text.partition("\n")
+    assert "gordon" in first
+    assert "<mo> see you at seven then" in second, "what else may be the answer"
+    assert answer.ids_in(f"{first} more") == {event.id for event in answer.quotes[0]}
+    assert answer.ids_in(answer.text) == {event.id for event in answer.shown}
