@@ -34,13 +34,7 @@ from storage.passages.score import (
     with_context,
     with_meaning,
 )
-from storage.passages.words import (
-    QuestionWord,
-    QuestionWords,
-    asks,
-    plain,
-    question_words,
-)
+from storage.passages.words import QuestionWord, QuestionWords, plain, question_words
 from storage.search.planner import LineConditions
 from storage.search.query_parser import ParsedQuery
 from storage.search.scanner import LAST_ID
@@ -59,6 +53,7 @@ MOST_RANKED = 30
 LINES_AFTER = 2
 """Lines after another that are shown with it if it is not surely the answer."""
 _MAX_AROUND = 8  # older lines around which others are scored
+_ASKS = FEATURES.index("asks")
 _COVERAGE, _MISSING = FEATURES.index("coverage"), FEATURES.index("heaviest missing")
 _REPLY = FEATURES.index("reply")
 _RELATIONS = (_COVERAGE, _REPLY, FEATURES.index("coverage before"))
@@ -375,9 +370,10 @@ class PassageSearch:
             event = passage.event
             same = max(passage.coverage, passage.nearness)
             # A line that asks the same is no answer, but may have been given one.
-            if same >= _SAME_QUESTION and asks(event.text):
+            only_asks = bool(passage.values[_ASKS])
+            if same >= _SAME_QUESTION and only_asks:
                 asked.append((same, event))
-            if not event.text.rstrip().endswith("?"):
+            if not (only_asks and event.text.rstrip().endswith("?")):
                 found.append(passage)
         return self._with_replies(found, asked)
 

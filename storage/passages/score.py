@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -71,6 +72,7 @@ _CONTEXT = FEATURES.index("coverage before")  # the first of those of the lines 
 _ASKS = FEATURES.index("asks")
 _COVERAGE, _MISSING = FEATURES.index("coverage"), FEATURES.index("heaviest missing")
 _SIZE = FEATURES.index("log size")
+_SENTENCE = re.compile(r"[^.!?]+[.!?]*")
 _MAX_WEIGHT = 7.0
 _MIN_TYPO_LENGTH = 5  # least letters of a word that may be misspelt
 _MIN_TYPO_WEIGHT = 5.0  # and its least weight: only rare words are compared with misspellings
@@ -153,7 +155,7 @@ class WeighedQuestion:
             float(not heaviest),
             heaviest / _MAX_WEIGHT,
             evidence * size,
-            float(asks(line.text)),
+            float(asks(line.text) and not _tells(line.text, matched)),
             float(shown is True),
             float(shown is False),
             min(max(0, len(words) - _SHORT_LINE_WORDS), _MAX_EXCESS_WORDS) / 10,
@@ -183,6 +185,13 @@ def _exact(word: QuestionWord, line: SpokenLine, weight: float) -> float:
             if each[0] == written[0] and _misspelt(written, each):
                 return _TYPO_QUALITY
     return 0.0
+
+
+def _tells(text: str, matched: Set[str]) -> bool:
+    """Return True if a line has all matched words before it asks something: "the sale is on
+    Saturday. who helps?"."""
+    said = " ".join(each for each in _SENTENCE.findall(text) if not each.rstrip().endswith("?"))
+    return bool(matched) and said != text and matched <= set(map(stem, tokens(said)))
 
 
 def _states(line: SpokenLine, matched: Set[str]) -> bool:

@@ -139,6 +139,13 @@ async def test_a_question_is_answered_by_the_reply_to_who_asked_it(log: ChatLog)
     assert texts(found) == ["bob: at six, as always"]
 
 
+async def test_a_line_that_tells_before_it_asks_is_an_answer(log: ChatLog) -> None:
+    sale = "Jumble sale: Saturday, 10 to 1, in the chapel. Who helps?"
+    await log.add([said("jumble sale?", minute=400, nick="eve"), said(sale, minute=420)])
+    found = await asked(log, "when is the jumble sale?")
+    assert found.items[0].event.text == sale
+
+
 async def test_the_line_that_asks_is_not_found(log: ChatLog) -> None:
     [event_id] = await log.add([said(f"I say {PUMP}", minute=400)])
     within = Query(scope=PUBLIC, before_id=event_id)
