@@ -28,6 +28,7 @@ from benchmarks import ubuntu
 from benchmarks.dialogues import Dialogue, dialogues
 from benchmarks.embedder import BenchEmbedder, kept_folder
 from benchmarks.figure import Figure, percentile
+from llm.log_questions import answer_about_log
 from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
 from storage.chat_log.event_table import Query
@@ -312,21 +313,25 @@ async def _talk(half: str, embedder: BenchEmbedder) -> AsyncIterator[Figure]:
     talks = list(dialogues(half))
     kinds: dict[str, list[tuple[bool, bool, bool]]] = {}
     async with Database.open(await talk(talks, embedder)) as database:
-        asker = Asker(ChatLog(database), embedder)
+        retrieval = Retrieval(ChatLog(database), embedder)
         for each in talks:
+            within = Query(scope=Scope.from_places(each.place))
             for question in each.questions:
-                found, _ = await asker.ask(question.text, Scope.from_places(each.place))
-                first = found.passages[0].event if found.passages else None
-                is_right = bool(first and (first.nick, first.text) in question.answers)
-                row = (is_right or not question.answers, bool(found.shown), found.is_sure)
+                vector = (await embedder.cached([question.text], query=True))[question.text]
+                answer = await answer_about_log(
+                    retrieval, question.text, within, None, vector=vector
+                )
+                shown = answer.shown if answer else ()
+                is_right = any((event.nick, event.text) in question.answers for event in shown)
+                row = (is_right, bool(shown), bool(answer and answer.is_sure))
                 kinds.setdefault(question.kind, []).append(row)
     for kind, rows in kinds.items():
         label = f"{half}, talk, {kind}"
         if kind not in ("near", "never"):
-            yield Figure(f"{label}: first", _percent([right for right, _, _ in rows]), "%")
-            right_shown = [right and shown for right, shown, _ in rows]
-            yield Figure(f"{label}: first and shown", _percent(right_shown), "%")
-            yield Figure(f"{label}: first and sure", _percent([r and s for r, _, s in rows]), "%")
+            yield Figure(f"{label}: right shown", _percent([right for right, _, _ in rows]), "%")
+            only = [shown and not right for right, shown, _ in rows]
+            yield Figure(f"{label}: only others shown", _percent(only), "%")
+            yield Figure(f"{label}: right and sure", _percent([r and s for r, _, s in rows]), "%")
             yield Figure(f"{label}: another sure", _percent([s and not r for r, _, s in rows]), "%")
         else:
             yield Figure(f"{label}: shown", _percent([shown for _, shown, _ in rows]), "%")

@@ -25,7 +25,8 @@ _MAX_LINE_LENGTH = 350  # characters of a line that are quoted
 _MAX_NEAR = 10  # possible answers that a model reads, at most
 _MIN_NEAR_SCORE = 0.03  # their least score
 _ALTERNATIVE = 0.05  # least score of a second line that is shown if the first one is not sure
-_LIKELY_MEANT = 0.3  # least score of what somebody may have meant who said none of the words
+
+_LIKELY_MEANT = 0.27  # least score of what somebody may have meant who said none of the words
 
 PERHAPS_LEAD = "Perhaps:"
 """The lead of lines none of which surely is the answer."""

@@ -290,9 +290,8 @@ async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer
     except StorageError as error:  # the model is then asked without these lines
         _log.warning("turn.not_searched", error=str(error))
         return None
-    if found and before:  # which tells whether this is about the place
-        return found if found.score >= _NEAR else None
-    if found is None or found.is_about_log:
+    # What was asked before tells whether a question that follows it is about the place.
+    if found is None or before or found.is_about_log:
         return found
     is_likely = found.score >= _LIKELY
     kinds = OF_WORLD if is_likely else OF_WORLD | {"howto"}
