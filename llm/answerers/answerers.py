@@ -17,13 +17,14 @@ from llm.client.profile import Profile
 from llm.log_questions import QuotedAnswer
 from llm.messages.errors import Unsure
 from llm.prompt.log_window import LogWindow
-from llm.reading.reading import FROM_HERE, OF_PLACE, Reading, asks_for_everybody
+from llm.reading.reading import FROM_HERE, OF_PLACE, Reading, Slots, asks_for_everybody
 from llm.reading.times import without_time
 from storage.chat_log import statistics
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.event_table import Query
 from storage.passages.passages import find_mentions
 from storage.passages.replies import FOLLOWING_LINES, replies
+from storage.passages.words import content_stems
 from terrarium.entry_points import entry_points
 
 
@@ -175,7 +176,7 @@ class FactAnswerer:
             case "missed":
                 return await _sum_up_missed(window, slots.span.narrow(query), slots.span.phrase)
             case "links":
-                return await _links(window, slots.span.narrow(query), slots.person)
+                return await _links(window, slots.span.narrow(query), slots)
         return None
 
 
@@ -255,16 +256,20 @@ def _select_most_answered(said: Sequence[Event]) -> tuple[Event, ...]:
     return tuple(event for event in said if event.id in best)
 
 
-async def _links(window: LogWindow, query: Query, person: str) -> str | QuotedAnswer:
-    """Return the newest lines with links, of a person if one is named."""
-    query = replace(query, types=SPOKEN, own=False, nick=person or None, limit=_MAX_EVENTS)
+async def _links(window: LogWindow, query: Query, slots: Slots) -> str | QuotedAnswer:
+    """Return the newest lines with links, of a person if one is named, and of those that share most
+    words with the topic if any has one."""
+    query = replace(query, types=SPOKEN, own=False, nick=slots.person or None, limit=_MAX_EVENTS)
     [found] = await window.log.for_model(query)
     linked = [event for event in found if "://" in event.text or "www." in event.text]
     linked = [event for event in linked if not window.line_filter.leaves_out(event)]
     if not linked:
-        who = f" by {window.quoting.nick(person)}" if person else ""
+        who = f" by {window.quoting.nick(slots.person)}" if slots.person else ""
         return f"I found no link{who} here."
-    return QuotedAnswer.of("", linked[-_MAX_LINKS:][::-1], window.quoting)
+    topic = content_stems(slots.topic)
+    shared = [len(topic & content_stems(event.text)) for event in linked]
+    fitting = [each for each, count in zip(linked, shared, strict=True) if count == max(shared)]
+    return QuotedAnswer.of("", fitting[-_MAX_LINKS:][::-1], window.quoting)
 
 
 ENTRY_POINT_GROUP = "terrarium.answerers"

@@ -124,3 +124,11 @@ async def test_an_uncertain_reading_and_a_capable_model_get_no_fact(window: LogW
 async def test_without_a_log_only_the_room_is_known() -> None:
     assert await fact(None, "topic", "topic?") == "The topic is: frogs and ponds"
     assert await fact(None, "missed", "what did i miss?") == ""
+
+
+async def test_a_link_is_chosen_by_its_topic(window: LogWindow) -> None:
+    await window.log.add([event(30, "ada", "news: https://frogs.example/news")])
+    found = await fact(window, "links", "the link to the list please")
+    assert "https://frogs.example/list" in found
+    assert "news" not in found
+    assert "https://frogs.example/news" in await fact(window, "links", "any links?")
