@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm.client.profile import Profile
+from llm.memory.room import statement_in
 from llm.reading.reading import Reading, Slots, speaks_of_all, strip_frame, words_beside_frame
 from llm.reading.times import without_time
 
@@ -27,6 +28,8 @@ _TOLD = {"forget_me": ("forget", ""), "nolog": ("help", "nolog"), "clear": ("hel
 
 EXACT = {
     "memory": ("memory", ""),
+    "notes": ("memory", ""),
+    "reminders": ("reminders", ""),
     "ping": ("ping", ""),
     "version": ("version", ""),
     "stats": ("stats", ""),
@@ -98,7 +101,10 @@ def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
             is_whole = beside == "all" or (slots.number is not None and beside == what)
             return PlainCommand("reminders", words, () if is_whole else None)
         case "remember" if slots.words:
-            return PlainCommand("remember", slots.words, (slots.words,))
+            # "note: bring matches" is no fact "bring", as ".remember tea oolong" is one.
+            note = f"that {slots.words}"
+            is_note = (told := statement_in(note)) is not None and not told.key
+            return PlainCommand("remember", note if is_note else slots.words, (slots.words,))
         case "recall":
             key = _key_in(reading.text, facts)
             return PlainCommand("recall", key, None) if key else PlainCommand("memory", "", None)

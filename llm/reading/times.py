@@ -166,15 +166,20 @@ def _is_recurrent(sentence: Sentence) -> bool:
 def _split(sentence: Sentence) -> tuple[_Time | None, str]:
     """Return the time in a sentence, None without one, and the text around it.
 
-    It stands at the beginning, else at the end, else anywhere in the sentence. A day may have its
-    time of day elsewhere, and the other way round: "tomorrow call mum at 9".
+    It stands at the beginning, else at the end, else anywhere in the sentence; a mere time of day
+    at the end yields to a day with its time: "tell all tomorrow at 17:30 that we begin at six". A
+    day may have its time of day elsewhere, and the other way round: "tomorrow call mum at 9".
     """
     times = [time for at in range(len(sentence)) if (time := _time_at(sentence, at))]
     tail = len(sentence)  # the position of the final punctuation and courtesies
     while tail and (sentence.word(tail - 1) in ",;:?!-." or sentence.follows("courtesy", tail)):
         tail -= 1
     trailing = [time for time in times if time.end >= tail]
-    places = ([t for t in times[:1] if t.start == 0], trailing, [t for t in times if t.firm])
+    firm = [time for time in times if time.firm]
+    whole = [time for time in firm if time.day and time.clocks]
+    if trailing and trailing[0].clocks and not (trailing[0].day or trailing[0].every):
+        trailing = whole[:1] or trailing
+    places = ([t for t in times[:1] if t.start == 0], trailing, firm)
     found = next((place[0] for place in places if place), None)
     if found is None or sentence.phrase("past", found.end) or sentence.follows("past", found.start):
         return None, sentence.text
