@@ -54,16 +54,16 @@ async def ask_shortly(
         if certainty >= _SURE:
             return _answer(short, short.usage)
         prompt: list[Message] = [*before, {"role": "user", "content": question}]
-        sentence = _first_sentence(await client.complete(prompt, options))
+        told = await client.complete(prompt, options)
     except RequestRejected as error:  # a server without that API
         raise Unsure(str(error)) from error
-    usage = short.usage + sentence.usage
+    usage, sentence = short.usage + told.usage, _first_sentence(told)
     if _certainty(sentence, question) >= _SURE_SENTENCE:
         return _answer(sentence, usage)
-    is_said_twice = _new_words(short.text, question) <= _words(sentence.text)
+    is_said_twice = _new_words(short.text, question) <= _words(told.text)
     if certainty >= _SAID_TWICE and is_said_twice:
         return _answer(short, usage)
-    raise Unsure(f'"{short.text}" / "{sentence.text}"')
+    raise Unsure(f'"{short.text}" / "{told.text}"')
 
 
 def _first_sentence(reply: ModelReply) -> ModelReply:

@@ -99,7 +99,7 @@ async def fact(window: LogWindow | None, kind: str, text: str, certainty: float 
         ("seen", "when did you last see zoe?", "I have not seen zoe here."),
         ("seen", "have you seen ada today?", "ada is here now; last said:"),
         ("links", "what link did ada post?", "https://frogs.example/list"),
-        ("links", "any links by bob?", "I find no link by bob here."),
+        ("links", "any links by bob?", "I found no link by bob here."),
         ("missed", "what did i miss?", "4 lines by 2 people since 2026-11-22 10:30, 1 with links"),
     ],
 )
