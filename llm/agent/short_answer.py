@@ -1,8 +1,8 @@
 """The answer of a tiny model to a question of general knowledge, given only if it is sure.
 
 What such a model writes is often wrong. It is asked to continue a text of questions and short
-answers, and for a sentence. What it was very sure of, or said in both, is right in nineteen of
-twenty cases (`make bench-quiz`).
+answers, and for a sentence. What it was very sure of, or said in both, is right in nine of
+ten cases (`make bench-quiz`).
 """
 
 from __future__ import annotations

@@ -206,8 +206,8 @@ def describe_model(card: ModelCard) -> str:
         abilities = "answers, tools, memory"
     else:
         is_tiny = 0 < size < _TINY_PARAMETERS
-        answers = "short answers and quotes" if is_tiny else "answers"
-        abilities = f"{answers}; no tools, no memory"
+        abilities = "quotes and short answers" if is_tiny else "answers"
+        abilities += "; it is too small for tools" if is_tiny else "; it uses no tools"
     where = f"; computed by {', '.join(card.gpus)}" if card.gpus else ""
     better = card.better
     # `make up` passes MODEL on; both start at once with the built-in model.

@@ -64,8 +64,8 @@ def card(**values: object) -> ModelCard:
         (
             {"weights": "SmolLM2-135M-Instruct.Q4_1", "parameters": 134_515_008, "gpus": [],
              "better": "small", "capabilities": {"tools": "forced", "chooses_tools": False}},
-            "model SmolLM2-135M-Instruct (135M): short answers and quotes; no tools, "
-            "no memory\nbetter make up MODEL=small (runs well on this machine)",
+            "model SmolLM2-135M-Instruct (135M): quotes and short answers; it is "
+            "too small for tools\nbetter make up MODEL=small (runs well on this machine)",
         ),
         (
             {"weights": "Qwen3-4B-Instruct-2507-Q4_K_M", "parameters": 4_022_468_096,
@@ -79,7 +79,7 @@ def card(**values: object) -> ModelCard:
         ),
         (
             {"weights": "tiny-1b", "capabilities": {"chooses_tools": False}},
-            "model tiny-1b: answers; no tools, no memory",
+            "model tiny-1b: answers; it uses no tools",
         ),
         (
             {"capabilities": {"tools": "native"}},
