@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -108,7 +109,13 @@ async def test_a_fact_is_given(window: LogWindow, kind: str, text: str, answer: 
 
 
 async def test_what_was_missed_shows_the_question_that_was_answered(window: LogWindow) -> None:
-    assert "<bob> who feeds the frogs on friday?" in await fact(window, "missed", "tl;dr")
+    # A line that a bot has answered was for it, by whatever name.
+    asked = event(50, "bob", "Elster, what is new?")
+    reply = replace(event(49, "Elster", "Nothing.", own=True), reply_to=id_at(asked.time))
+    await window.log.add([asked, reply])
+    missed = await fact(window, "missed", "tl;dr")
+    assert "<bob> who feeds the frogs on friday?" in missed
+    assert missed.startswith("4 lines by 2 people")
 
 
 async def test_the_last_line_of_somebody_may_have_been_said_to_the_bot(window: LogWindow) -> None:
