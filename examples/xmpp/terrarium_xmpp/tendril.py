@@ -48,9 +48,8 @@ class XmppTendril(ChatTendril):
         """Connect and join the room; return when the connection is lost."""
         settings = self.settings
         self.xmpp = client = ClientXMPP(settings.jid, settings.password.get_secret_value())
-        # Rooms, typing, pings, delayed messages.
         # Rooms, typing, pings, delayed messages, corrections.
-        for plugin in ("xep_0045", "xep_0085", "xep_0199", "xep_0203"):
+        for plugin in ("xep_0045", "xep_0085", "xep_0199", "xep_0203", "xep_0308"):
             client.register_plugin(plugin)
         # With TLS, which is the default, never authenticate over an unencrypted connection.
         client.enable_direct_tls = client.enable_starttls = settings.tls

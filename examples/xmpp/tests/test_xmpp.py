@@ -23,7 +23,7 @@ ROOM = "pond@rooms.localhost"
 
 
 class Person:
-    """A person in the room; `heard` has all messages as "<nick> text"."""
+    """A person in the room; `heard` has all messages as "<nick> text", corrections as "<nick*>"."""
 
     def __init__(self, name: str) -> None:
         self.heard: asyncio.Queue[str] = asyncio.Queue()
@@ -35,7 +35,10 @@ class Person:
         self.client.add_event_handler("groupchat_message", self._hear)
 
     def _hear(self, message: Message) -> None:
-        self.heard.put_nowait(f"<{message['mucnick']}> {message['body']}")
+        # Not by the plugin of corrections: registered here, it would be for the tendril too.
+        is_correction = message.xml.find("{urn:xmpp:message-correct:0}replace") is not None
+        mark = "*" if is_correction else ""
+        self.heard.put_nowait(f"<{message['mucnick']}{mark}> {message['body']}")
 
     def say(self, text: str) -> None:
         """Send a message to the room."""
@@ -110,6 +113,19 @@ async def test_a_question_is_answered_and_logged_with_its_account(tmp_path: Path
         assert {line.account for line in lines if line.nick == "ada"} == {"ada@localhost"}
         ada.say(".who")
         await ada.hears("<Terra> ada: 2 here: Terra, ada")
+
+
+async def test_a_slow_answer_grows_by_corrections(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        in_the_room(tmp_path, script, public_jids=True) as (_, ada),
+    ):
+        script.card = {"parameters": 8_000_000_000}
+        script.hang("At six.")
+        ada.say("Terra: when does the pump start?")
+        await ada.hears("<Terra> ada: At six.")
+        script.release()
+        await ada.hears("<Terra*> ada: At six.")
 
 
 async def test_people_whose_accounts_are_hidden_are_known_by_the_ids_of_the_room(
