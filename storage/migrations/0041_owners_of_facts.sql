@@ -1,25 +1,28 @@
--- Whose the facts are that people asked for when a nick alone was enough for that: they belong to
--- the account, or nick, user name and host, which the nick had on the channel just before, or whose
--- the private room is. Where the log does not tell, or tells two, a fact stays nobody's.
+-- Whose the facts are that people on IRC asked for when a nick alone was enough for that: they belong
+-- to the account, or nick, user name and host, which the nick had on the channel at that time, or
+-- whose the private room is. Where the log does not tell, or tells two, a fact stays nobody's, as
+-- does one that an opt-out of its nick hides. On other media, where the bot does nothing but speak,
+-- a nick is still enough.
 CREATE TABLE owners (id INTEGER PRIMARY KEY, person TEXT NOT NULL) STRICT;
 INSERT INTO owners
-SELECT m.id, min(coalesce('~' || lower(e.account), m.subject || '!' || lower(e."user" || '@' || e.host)))
-FROM memories m
-JOIN channels c ON lower(c.network) || '/' || lower(c.name) = lower(m.room)
-JOIN events e ON e.channel_id = c.id AND e.id BETWEEN m.time / 1000 - 120000 AND m.time / 1000
-WHERE m.layer = 'fact' AND m.manual = 1 AND m.subject = m.source
-    AND m.subject NOT LIKE '~%' AND m.subject NOT LIKE '%!%'
-    AND c.name NOT LIKE '~%' AND c.name NOT LIKE '%!%'
-    AND e.type = 'PRIVMSG' AND e.own = 0 AND lower(e.nick) = m.subject AND e."user" <> ''
-GROUP BY m.id
-HAVING count(DISTINCT coalesce('~' || lower(e.account), lower(e."user" || '@' || e.host))) = 1;
-INSERT INTO owners
-SELECT m.id, min(lower(c.name)) FROM memories m
-JOIN channels c ON lower(c.network) || '/' || lower(c.name) = lower(m.room)
-WHERE m.layer = 'fact' AND m.manual = 1 AND m.subject = m.source
-    AND m.subject NOT LIKE '~%' AND m.subject NOT LIKE '%!%'
-    AND (c.name LIKE '~%' OR c.name LIKE '%!%')
-GROUP BY m.id;
+SELECT id, replace(replace(replace(min(person), '[', '{'), ']', '}'), '\', '|') FROM (
+    SELECT m.id, CASE WHEN substr(c.name, 1, 1) NOT IN ('#', '&', '+', '!', '@')
+        AND (c.name LIKE '~%' OR c.name LIKE '%!%') THEN lower(c.name)
+        ELSE coalesce('~' || lower(e.account), m.subject || '!' || lower(e."user" || '@' || e.host))
+        END AS person
+    FROM memories m
+    JOIN channels c ON lower(m.room) = lower(c.network) || '/'
+        || replace(replace(lower(c.name), '%', '%25'), '/', '%2f')
+    LEFT JOIN events e ON e.channel_id = c.id AND e.type = 'PRIVMSG' AND e.own = 0
+        AND e.id BETWEEN m.time / 1000 - 120000 AND m.time / 1000 + 120000 AND e."user" <> ''
+        AND replace(replace(replace(lower(e.nick), '[', '{'), ']', '}'), '\', '|') = m.subject
+    WHERE m.layer = 'fact' AND m.manual = 1 AND m.subject = m.source
+        AND m.subject NOT LIKE '~%' AND m.subject NOT LIKE '%!%'
+        AND NOT EXISTS (SELECT 1 FROM unlogged u WHERE u.network = c.network AND u.nick = m.subject)
+        AND EXISTS (SELECT 1 FROM events WHERE own = 1 AND type <> 'PRIVMSG')
+) AS found
+GROUP BY id
+HAVING count(DISTINCT person) = 1;
 -- Of facts with one owner and key the newest counts, and one that has been said again since.
 DELETE FROM owners WHERE EXISTS (
     SELECT 1 FROM memories own

@@ -165,26 +165,56 @@ async def test_what_later_migrations_change_is_shown_before_them_and_kept_by_the
 FACT = """
 INSERT INTO memories (layer, room, subject, key, text, source, manual, confidence, conversation,
     first_turn, last_turn, begun, time)
-VALUES ('fact', '{room}', '{nick}', '{key}', '{text}', '{nick}', 1, 1.0, '', 0, 0, 0, {time}000)"""
+VALUES ('fact', '{room}', '{nick}', '{key}', '', '{nick}', 1, 1.0, '', 0, 0, 0, {time}000)"""
+CHANNEL = "INSERT INTO channels (network, name, private) VALUES ('irc', '{name}', {private})"
+EVENT = """
+INSERT INTO events (id, channel_id, type, time, nick, "user", host, account, target, text, own)
+SELECT {id}, id, '{type}', {id}000, '{nick}', '~b', 'host.example', {account}, '', '', {own}
+FROM channels WHERE network = 'irc' AND name = '{room}'"""
 LAST = 1_777_636_819_000  # when bob has said his last line, in milliseconds
-PRIVATE = "eve!e@host.example"
+DAY = 86_400_000
+EVE, BOB = "eve!e@host.example", "bob!~b@host.example"
+CLOAKED = "guest!g@gateway/web/irc"
+OWNERS = (  # of each fact the room, the nick, the time after LAST, and whose it is then
+    ("#frogs", "bob", 1_000, BOB),
+    ("#frogs", "bob", DAY, "bob"),  # he may have been anybody
+    ("#frogs", "zoe", 1_000, "zoe"),  # who has said nothing there
+    ("#frogs", "terra", 1_000, "terra"),
+    ("#frogs", "carol", 4_000, "carol"),  # who has opted out
+    ("#frogs", "{ada}", 4_000, "~{ada}"),
+    ("#frogs", "max", 4_000, "max!~b@host.example"),  # the server's clock is ahead
+    ("#hey!", "bob", 4_000, BOB),
+    ("#hey!", "zoe", 4_000, "zoe"),
+    (EVE, "eve", DAY, EVE),
+    (CLOAKED, "guest", DAY, CLOAKED),
+)
 
 
 @pytest.mark.parametrize("version", [31], indirect=True)
+@pytest.mark.parametrize("is_irc", [True, False])
 async def test_facts_that_belonged_to_a_nick_belong_to_who_had_it_where_the_log_tells(
-    old: Address,
+    old: Address, is_irc: bool
 ) -> None:
     script = [
-        FACT.format(room=room, nick=nick, key=key, text=text, time=time)
-        for room, nick, key, text, time in (
-            ("irc/#frogs", "bob", "pond", "old", LAST + 1_000),
-            ("irc/#frogs", "bob", "hat", "green", LAST + 86_400_000),  # he may have been anybody
-            ("irc/#frogs", "zoe", "hat", "red", LAST + 1_000),  # who has said nothing there
-            (f"irc/{PRIVATE}", "eve", "cat", "Tom", LAST + 86_400_000),
-            ("irc/#frogs", "terra", "hat", "none", LAST + 1_000),
-        )
+        CHANNEL.format(name=name, private=private)
+        for name, private in (("#hey!", 0), (EVE, 1), (CLOAKED, 1))
     ]
-    script.append(f"INSERT INTO channels (network, name, private) VALUES ('irc', '{PRIVATE}', 1)")
+    events = [
+        ("#frogs", "carol", "PRIVMSG", 3_100, "NULL", 0),
+        ("#frogs", "[Ada]", "PRIVMSG", 3_101, "'[Ada]'", 0),
+        ("#frogs", "max", "PRIVMSG", 5_100, "NULL", 0),
+        ("#hey!", "bob", "PRIVMSG", 3_102, "NULL", 0),
+    ]
+    if is_irc:  # else a nick is still enough
+        events.append(("#frogs", "Terra", "JOIN", -DAY, "'terra'", 1))
+    script += [
+        EVENT.format(room=room, nick=nick, type=type, id=LAST + time, account=account, own=own)
+        for room, nick, type, time, account, own in events
+    ]
+    script += [
+        FACT.format(room=f"irc/{room.replace('/', '%2F')}", nick=nick, key=number, time=LAST + time)
+        for number, (room, nick, time, _) in enumerate(OWNERS)
+    ]
     if isinstance(old, Path):
         with closing(sqlite3.connect(old)) as file:
             file.executescript(";".join(script))
@@ -193,18 +223,12 @@ async def test_facts_that_belonged_to_a_nick_belong_to_who_had_it_where_the_log_
             raw.execute("SET search_path = terrarium_irc, public")
             raw.execute(";".join(script).encode())
     async with Database.open(old) as database:
-        found = [
-            (fact.subject, fact.source, fact.text)
-            for room in ("irc/#frogs", f"irc/{PRIVATE}")
-            for fact in await Memories(database).facts(room)
-        ]
-    bob = "bob!~b@host.example"
-    assert sorted(found) == [
-        ("bob", "bob", "green"),
-        (bob, bob, "old"),
-        (PRIVATE, PRIVATE, "Tom"),
-        ("terra", "terra", "none"),
-        ("zoe", "zoe", "red"),
+        rows = await database.fetch_all(
+            "SELECT subject, source, key FROM memories WHERE layer = 'fact' ORDER BY id"
+        )
+    assert [tuple(row) for row in rows] == [
+        (owner, owner, str(number))
+        for number, owner in enumerate(owner if is_irc else nick for _, nick, _, owner in OWNERS)
     ]
 
 
