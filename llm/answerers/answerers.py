@@ -290,6 +290,7 @@ _ASKED = frozenset({"follow_up", "general"})
 """The kinds of questions that a tiny model is asked: what follows up may be general, too."""
 _ABOUT = frozenset({"about_bot", "help"})
 _ACTS = frozenset({"order", "tell", "schedule"})
+_TOLD = frozenset({"small_talk", "statement"})
 
 COURTESIES = {
     "hello": "Hello! Ask me something.",
@@ -345,7 +346,7 @@ class HonestAnswerer:
             text = COURTESIES.get(reading.courtesy, TAKEN_NOTE)
         elif reading.is_one_of(_ABOUT):
             text = SELF
-        elif reading.sure_kind == "statement":
+        elif reading.is_one_of(_TOLD):
             text = TAKEN_NOTE
         elif reading.sure_kind == "remind":  # those that can be set are, before
             text = NO_REMINDERS if without_time(reading.slots.words) else NO_TIME

@@ -61,6 +61,11 @@ async def test_small_talk_is_answered_by_its_kind() -> None:
         assert await answered(reading, AskedQuestion(profile=TINY)) == (text, "honest")
 
 
+async def test_what_may_be_small_talk_or_a_statement_is_not_taken_for_a_question() -> None:
+    reading = Reading("my tooth hurts :(", {"small_talk": 0.49, "statement": 0.47, "text": 0.04})
+    assert await answered(reading, AskedQuestion(profile=TINY)) == (TAKEN_NOTE, "honest")
+
+
 async def test_a_question_in_another_language_is_not_for_a_tiny_model() -> None:
     reading = Reading("quién?", {"general": 0.9}, {"es": 0.95, "en": 0.05})
     assert await answered(reading, AskedQuestion(profile=TINY)) == (ONLY_ENGLISH, "honest")
