@@ -6,10 +6,11 @@ The pool routes each validated request to a model that answers it, and follows t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -147,17 +148,20 @@ class ModelPool:
         self.table = ModelTable.from_config(config, make, stand_in=stand_in)
         self._leave: dict[ServedModel, asyncio.Event] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._changes: set[asyncio.Task[None]] = set()  # of the table
+        self._changing = asyncio.Lock()
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Start and stop the models' engines, and follow the file of the table meanwhile."""
         async with asyncio.TaskGroup() as self._tasks:
             self._start(self.table)
-            following = self._tasks.create_task(self._follow())
+            self._change(self._follow())
             try:
                 yield
             finally:
-                following.cancel()
+                for change in self._changes:
+                    change.cancel()
                 for leave in self._leave.values():
                     leave.set()
                 self._tasks = None
@@ -169,34 +173,53 @@ class ModelPool:
         Only `[model]` and `[usage]` are read again. An invalid table is logged and changes nothing;
         models that are not in the new one stop when their answers end.
         """
-        config, path = self._config, self._config.path
-        file = config.section(ModelSettings).file if self._stand_in else None
+        path = self._config.path
+        file = self._config.section(ModelSettings).file if self._stand_in else None
         watched = [each for each in (path, file) if each]
         if not watched:
             return
         async with aclosing(changes(lambda: watched)) as changed:
             async for _ in changed:
-                try:
-                    fresh = load(path, config.data) if path else config
-                    tables = {**config.tables, "model": fresh.tables.get("model", {})}
-                    table = ModelTable.from_config(
-                        replace(config, tables=tables),
-                        self._make,
-                        self.table,
-                        stand_in=self._stand_in,
-                    )
-                    await self._metering.change(fresh.section(UsageSettings))
-                except (ConfigError, Unavailable) as error:
-                    log.warning("routing.kept", reason=str(error))
-                else:
-                    await self._adopt(table)
+                async with self._changing:
+                    config = self._config
+                    try:
+                        fresh = load(path, config.data) if path else config
+                        tables = {**config.tables, "model": fresh.tables.get("model", {})}
+                        config = replace(config, tables=tables)
+                        table = ModelTable.from_config(
+                            config, self._make, self.table, stand_in=self._stand_in
+                        )
+                        await self._metering.change(fresh.section(UsageSettings))
+                    except (ConfigError, Unavailable) as error:
+                        log.warning("routing.kept", reason=str(error))
+                    else:
+                        self._config = config
+                        await self._adopt(table)
 
     def use(self, file: Path, on_failure: Callable[[str], None]) -> None:
         """Begin to load a GGUF file as the default model, until this process ends or the file of
-        the table changes; if it cannot be loaded, the table stays. Raises ConfigError."""
+        the table changes, after what is being loaded already; if it cannot be loaded, the table
+        stays."""
+
+        async def load() -> None:
+            async with self._changing:
+                try:
+                    table = ModelTable.from_config(
+                        self._config, self._make, self.table, chosen=file
+                    )
+                except ConfigError as error:
+                    on_failure(str(error))
+                else:
+                    await self._adopt(table, on_failure)
+
+        self._change(load())
+
+    def _change(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a change of the table, which ends at a shutdown."""
         assert self._tasks is not None
-        table = ModelTable.from_config(self._config, self._make, self.table, chosen=file)
-        self._tasks.create_task(self._adopt(table, on_failure))
+        change = self._tasks.create_task(work)
+        self._changes.add(change)
+        change.add_done_callback(self._changes.discard)
 
     async def _adopt(
         self, table: ModelTable, on_failure: Callable[[str], None] | None = None

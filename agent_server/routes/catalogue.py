@@ -11,7 +11,6 @@ from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.catalogue import CatalogueEntry
 from agent_server.model_catalogue.machine import Machine
 from agent_server.routes.dependencies import Context, Server
-from terrarium.config import ConfigError
 
 router = APIRouter()
 
@@ -83,12 +82,9 @@ async def use(name: str, server: Server, context: Context) -> CatalogueList:
         raise InvalidRequest(f"{entry.name} is not here; pull it first", param="name")
     troubles = server.pulls.troubles
     troubles.pop(entry.name, None)
-    try:
-        server.pool.use(
-            server.pulls.folder / entry.file, lambda why: troubles.update({entry.name: why})
-        )
-    except ConfigError as error:
-        raise InvalidRequest(str(error), param="name") from error
+    server.pool.use(
+        server.pulls.folder / entry.file, lambda why: troubles.update({entry.name: why})
+    )
     return await list_catalogue(server, context)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent_server.app import create_app
+from agent_server.model_catalogue import catalogue
 from agent_server.settings.models import settings_of_models
 from terrarium.config import Config, ConfigError, load
 from tests.kit.agent_server import agent_client, agent_server, until_ready
@@ -22,6 +24,8 @@ from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
 from tests.kit.serving import serving
+
+pytest_plugins = ("tests.kit.engine",)
 
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
@@ -139,6 +143,27 @@ async def test_the_table_follows_its_file_and_old_answers_end(tmp_path: Path, to
                     ):
                         await asyncio.sleep(0.02)
                 assert gauge.format("new") in found
+
+
+@pytest.mark.engine
+async def test_a_chosen_model_is_put_into_the_table_as_it_is_now(
+    tmp_path: Path, model_file: Path
+) -> None:
+    path, entry = tmp_path / "terrarium.toml", catalogue.find("lfm2-350m")
+    assert entry
+    shutil.copy(model_file, tmp_path / entry.file)
+    with (tmp_path / entry.file).open("ab") as file:
+        file.truncate(entry.size)  # what is missing is a hole
+    async with ScriptedOpenAI() as one:
+        model = {"upstream": one.url, "cache_dir": str(tmp_path)}
+        toml(path, model)
+        with capture_logs() as logs:
+            async with following(path) as http:
+                toml(path, model | {"name": "new"})
+                await until_logged(logs, "routing.changed")
+                logs.clear()
+                assert (await http.post(f"/v1/catalogue/{entry.name}/use")).status_code == 200
+                assert (await until_logged(logs, "routing.changed"))["models"] == ["new"]
 
 
 async def test_budgets_and_prices_follow_the_file_and_know_what_was_spent(tmp_path: Path) -> None:
