@@ -298,7 +298,7 @@ class ScriptedOpenAI:
         models = [
             {"id": name, "object": "model", "created": 0, "owned_by": self.owner}
             | {"root": self.roots.get(name, name)}
-            for name in sorted({self.model, *self.models})
+            for name in [self.model, *sorted(self.models - {self.model})]
         ]
         return JSONResponse({"object": "list", "data": models})
 
