@@ -204,10 +204,10 @@ def to_learn(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_send(said: Said, given: Mapping[str, Any]) -> str:
-    """The prompt names the channel."""
+    """The prompt names the channel, with its network or without."""
     # Not in a follow-up, nor because of anything that was read.
-    channel = given["channel"].rpartition("/")[2]
-    if _mention(channel).search(said.now[0]):
+    channel = given["channel"]
+    if any(_mention(name).search(said.now[0]) for name in (channel, channel.rpartition("/")[2])):
         return ""
     return f"the prompt does not name {channel}; put it into your answer instead"
 

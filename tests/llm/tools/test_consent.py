@@ -21,6 +21,7 @@ from llm.tools.consent import (
     to_operate,
     to_remember,
     to_remind,
+    to_send,
     to_unlearn,
 )
 from llm.tools.toolbox import Toolbox, tool
@@ -163,6 +164,15 @@ def test_a_skill_and_a_reminder_go_when_that_is_ordered() -> None:
     assert not to_cancel(said("cancel reminder 3, please"), {"number": 3})
     assert to_cancel(said("cancel reminder 13"), {"number": 3})
     assert to_cancel(said("remind me in 3 hours of tea"), {"number": 3})
+
+
+def test_a_channel_is_named_by_a_prompt_with_its_network_or_without() -> None:
+    for prompt in ("tell #ops.", "tell oftc/#ops.", "in oftc/#ops, and nowhere else"):
+        assert not to_send(said(prompt), {"channel": "oftc/#ops"}), prompt
+    assert not to_send(said("tell #ops"), {"channel": "#ops"})
+    for prompt in ("tell #ops2", "tell efnet/#ops", "tell them"):
+        assert to_send(said(prompt), {"channel": "oftc/#ops"}), prompt
+    assert to_send(said("hello", "tell #ops"), {"channel": "#ops"}), "in a follow-up"
 
 
 def test_what_was_listed_may_be_named_by_any_of_its_words() -> None:
