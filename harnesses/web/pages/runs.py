@@ -239,7 +239,8 @@ async def run_behind(state: AppState, viewer: Viewer, event: Event) -> RunRecord
 
 def _answers(run: RunRecord, question: Event) -> bool:
     """Return whether a run answers this event of the log, and not just has its number."""
-    # Folded as IRC folds names. A conversation is that of a room, or of a person there (ROOM/NICK).
-    room = room_name(Place(question.network, question.channel))
+    # Folded as IRC folds names. A conversation is that of a room, or of a person there (ROOM/NICK)
+    # or in a thread there (ROOM%:THREAD/NICK).
+    _, room = name_of("", room_name(Place(question.network, question.channel)))
     _, conversation = name_of("", f"{run.conversation}/")
-    return not run.private and conversation.startswith(name_of("", f"{room}/")[1])
+    return not run.private and conversation.startswith((f"{room}/", f"{room}%:"))

@@ -177,6 +177,7 @@ async def test_words_are_shown_where_the_question_is_in_the_log_and_of_jobs(tmp_
             run(3),
             run(4, question_event_id=line, private=True),
             replace(run(5), profile="job"),
+            replace(run(6, question_event_id=line), conversation="irc/#frogs%:thread/nick6"),
         ]
         for each in runs:
             await Runs(database).begin(each)
@@ -186,20 +187,20 @@ async def test_words_are_shown_where_the_question_is_in_the_log_and_of_jobs(tmp_
             )
             turn = Turn(each.question_event_id, each.started, messages)
             await Conversations(database).add(each.conversation, turn)
-        for number in range(1, 6):
+        for number in range(1, 7):
             page = (await site.http.get(f"/runs/irc-{number}", headers=PAGE)).text
             shown = ["what &lt;b&gt;colour&lt;/b&gt;?" in page, "It is green." in page]
-            assert shown == [number in (1, 5)] * 2, number
+            assert shown == [number in (1, 5, 6)] * 2, number
             assert "nick4" not in page
         listed = (await site.http.get("/runs", headers=PAGE)).text
-        assert listed.count("It is green.") == 2
+        assert listed.count("It is green.") == 3
         assert "nick4" not in listed
         await Conversations(database).clear(runs[0].conversation)
         page = (await site.http.get("/runs/irc-1", headers=PAGE)).text
         assert "colour" not in page
         assert "The text was deleted" in page
         listed = (await site.http.get("/runs", headers=PAGE)).text
-        assert listed.count("It is green.") == 1
+        assert listed.count("It is green.") == 2
         assert ">nick1 in the log</a>" in listed
 
 
