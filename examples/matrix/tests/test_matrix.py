@@ -26,17 +26,18 @@ PNG = b"\x89PNG\r\n\x1a\nfrogs"
 
 
 class Person:
-    """A person with an account; `seen` are the events of their rooms, as far as `sees` has come."""
+    """A person with an account; `seen` are the events of their rooms, as far as `sees` has come,
+    `typing` who was typing at the same time."""
 
     def __init__(self, server: Synapse, name: str, token: str) -> None:
         self.account, self.client = f"@{name}:localhost", nio.AsyncClient(server.url)
         self.client.access_token, self.client.user_id = token, self.account
         self.client.add_event_callback(lambda _, event: self.seen.append(event.source), nio.Event)
         self.client.add_ephemeral_callback(
-            lambda _, event: self.seen.append({"type": "m.typing", "users": event.users}),
-            nio.TypingNoticeEvent,
+            lambda _, event: self.typing.append({"users": event.users}), nio.TypingNoticeEvent
         )
         self.seen: list[dict[str, Any]] = []
+        self.typing: list[dict[str, Any]] = []
 
     async def say(self, room: str, text: str, **more: Any) -> str:
         """Send a message; return its id."""
@@ -46,11 +47,12 @@ class Person:
 
     async def sees(self, **content: Any) -> dict[str, Any]:
         """Wait for an event of somebody else with such a content; return it, and forget those
-        before it. Raises TimeoutError."""
+        before it of its kind. Raises TimeoutError."""
+        events = self.typing if "users" in content else self.seen
         async with asyncio.timeout(PATIENCE):
             while True:
-                while self.seen:
-                    event = self.seen.pop(0)
+                while events:
+                    event = events.pop(0)
                     found = event.get("content", event)
                     if (
                         event.get("sender") != self.client.user_id
@@ -150,7 +152,7 @@ async def test_who_comes_and_goes_is_logged_and_what_is_redacted_is_removed(
         await eve.client.room_leave(room)
         await bob.sees(membership="leave")
         await bob.say(room, ".seen eve")
-        await bob.sees(body="I know no eve.")
+        await bob.sees(body="I do not know eve.")
         await tendril.log.chat_log.flush()
         lines = await tendril.log.recent("#bob")
         assert [(line.type, line.text) for line in lines if line.nick == "eve"] == [
