@@ -188,10 +188,10 @@ def _exact(word: QuestionWord, line: SpokenLine, weight: float) -> float:
 
 
 def _tells(text: str, matched: Set[str]) -> bool:
-    """Return True if a line has all matched words before it asks something: "the sale is on
+    """Return True if a line has all matched words in sentences that ask nothing: "the sale is on
     Saturday. who helps?"."""
-    said = " ".join(each for each in _SENTENCE.findall(text) if not each.rstrip().endswith("?"))
-    return bool(matched) and said != text and matched <= set(map(stem, tokens(said)))
+    said = " ".join(each for each in _SENTENCE.findall(text) if not asks(each))
+    return bool(matched) and matched <= set(map(stem, tokens(said)))
 
 
 def _states(line: SpokenLine, matched: Set[str]) -> bool:

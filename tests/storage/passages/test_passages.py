@@ -146,6 +146,14 @@ async def test_a_line_that_tells_before_it_asks_is_an_answer(log: ChatLog) -> No
     assert found.items[0].event.text == sale
 
 
+@pytest.mark.parametrize("more", ["I need to know", "does anyone know?"])
+async def test_a_question_without_its_mark_is_no_answer(log: ChatLog, more: str) -> None:
+    sale = "the jumble sale is on saturday"
+    again = said(f"when is the jumble sale. {more}", minute=460, nick="eve")
+    await log.add([said(sale, minute=400), again])
+    assert texts(await asked(log, "when is the jumble sale?")) == [sale]
+
+
 async def test_the_line_that_asks_is_not_found(log: ChatLog) -> None:
     [event_id] = await log.add([said(f"I say {PUMP}", minute=400)])
     within = Query(scope=PUBLIC, before_id=event_id)
