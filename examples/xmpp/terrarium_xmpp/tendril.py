@@ -110,8 +110,10 @@ class XmppTendril(ChatTendril):
     def identity(self, stanza: Message | Presence, nick: str) -> Identity:
         """Return the sender's identity: their account if the room reveals it, else the occupant id
         that the room assigns (XEP-0421), else the bare nick, which anyone can take."""
-        room = stanza["from"].bare
-        jid = self.xmpp.plugin["xep_0045"].get_jid_property(room, nick, "jid")
+        room, people = stanza["from"].bare, self.xmpp.plugin["xep_0045"]
+        # Those who leave are no longer among the people of the room.
+        is_presence = isinstance(stanza, Presence)
+        jid = stanza["muc"]["jid"] if is_presence else people.get_jid_property(room, nick, "jid")
         if jid:
             return Identity(nick, account=jid.bare)
         given = stanza.xml.find(f"{{{OCCUPANT_ID}}}occupant-id")

@@ -13,7 +13,7 @@ from terrarium_xmpp.tendril import XmppTendril
 
 from terrarium import Config
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.prosody import PASSWORD, Prosody, prosody
 from tests.kit.room_tendril import ready
 
@@ -113,6 +113,25 @@ async def test_a_question_is_answered_and_logged_with_its_account(tmp_path: Path
         assert {line.account for line in lines if line.nick == "ada"} == {"ada@localhost"}
         ada.say(".who")
         await ada.hears("<Terra> ada: 2 here: Terra, ada")
+
+
+async def test_who_comes_and_goes_is_logged_with_their_account(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        in_the_room(tmp_path, script, public_jids=True) as (tendril, ada),
+    ):
+        room = ada.client.plugin["xep_0045"]
+        room.leave_muc(JID(ROOM), "ada")
+        await until(lambda: tendril.members(tendril.log.place("#pond")) == ["Terra"])
+        await room.join_muc_wait(JID(ROOM), "ada", maxstanzas=0)
+        ada.say(".ping")
+        await ada.hears("<Terra> ada: pong")
+        await tendril.log.chat_log.flush()
+        lines = await tendril.log.recent("#pond")
+        assert [(line.type, line.account) for line in lines[:2]] == [
+            ("PART", "ada@localhost"),
+            ("JOIN", "ada@localhost"),
+        ]
 
 
 async def test_a_slow_answer_grows_by_corrections(tmp_path: Path) -> None:
