@@ -89,7 +89,8 @@ class MatrixTendril(ChatTendril):
             case nio.RedactionEvent() if place := self.place_of(room, event.sender):
                 self.spawn(self.privacy.redact(place, event.redacts))
             case nio.MegolmEvent():
-                self.status.report_trouble(f"{room.machine_name} is encrypted: I cannot read it")
+                trouble = f"{room.machine_name} is encrypted: I cannot read it"
+                self.status.report_trouble(trouble, about="encryption")
 
     async def take_member(self, room: nio.MatrixRoom, event: nio.RoomMemberEvent) -> None:
         """Log that somebody has come or gone."""

@@ -146,8 +146,12 @@ async def test_who_comes_and_goes_is_logged_and_what_is_redacted_is_removed(
         # What no client sends; it ends nothing.
         await eve.client.room_send(room, "m.room.message", {"msgtype": "m.text", "body": 5})
         await eve.say(room, "bobbot: hello", **{"m.relates_to": {"rel_type": "m.thread"}})
+        secret = dict.fromkeys(("ciphertext", "device_id", "sender_key", "session_id"), "A")
+        secret["algorithm"] = "m.megolm.v1.aes-sha2"
+        await eve.client.room_send(room, "m.room.encrypted", secret)
         await bob.say(room, ".who")
         await bob.sees(body="3 here: bob, bobbot, eve")
+        assert "is encrypted" in (tmp_path / "run" / "matrix.json").read_text()
         await eve.client.room_redact(room, said)
         await eve.client.room_leave(room)
         await bob.sees(membership="leave")
