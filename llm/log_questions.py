@@ -242,7 +242,8 @@ async def answer_about_log(
         return QuotedAnswer("", tuple(quotes), quotes[0], quoting, best.score)
     for other in found.passages[1:]:
         if other.score >= _ALTERNATIVE and other.event not in quotes[0] and other.is_related:
-            quotes.append(await retrieval.exchange(other, within, line_filter))
+            around = await retrieval.exchange(other, within, line_filter)
+            quotes.append(tuple(event for event in around if event not in quotes[0]))
             break
     near = [each.event for each in found.passages if each.score >= _MIN_NEAR_SCORE]
     events = tuple(dict.fromkeys([*(event for quote in quotes for event in quote), *near]))

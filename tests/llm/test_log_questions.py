@@ -148,6 +148,22 @@ async def test_any_question_has_an_answer_if_it_is_about_the_log(
     assert (found and found.text) == expected
 
 
+async def test_two_possible_answers_of_one_talk_say_no_line_twice(log: ChatLog) -> None:
+    talk = (
+        ("marit", "oh and the bank gives us 500 for new helmets!!"),
+        ("kilian", "great!"),
+        ("emeka", "whats a helmet cost"),
+        ("marit", "62 each. so 8"),
+        ("tobi", "need 10"),
+    )
+    await log.add([said(0.9 - n / 60, nick, text) for n, (nick, text) in enumerate(talk)])
+    text = "how much is a helmet?"
+    found = await answer_about_log(Retrieval(log), text, Query(scope=POND), None)
+    assert found
+    assert [len(quote) for quote in found.quotes] == [3, 2]
+    assert sorted(event.text for event in found.shown) == sorted(text for _, text in talk)
+
+
 async def test_a_question_about_a_time_alone_has_its_last_lines(log: ChatLog) -> None:
     found = await answer(log, "search", "what was said last week?")
     assert found.text == "Nobody said anything here last week."
