@@ -279,8 +279,8 @@ class IrcSettings(NetworkSettings):
         for name in networks:
             if name.lower() in taken:
                 raise ValueError(
-                    f'"{name}" cannot be the name of a network, as people who are not on IRC are '
-                    f"known under it; call it something else, as [irc.networks.{name}-irc]"
+                    f'"{name}" cannot be the name of a network: it is that of a tendril with people '
+                    f"of its own; choose another, such as [irc.networks.{name}-irc]"
                 )
         return networks
 
@@ -288,8 +288,8 @@ class IrcSettings(NetworkSettings):
     def _port_of_a_server(self) -> IrcSettings:
         if "port" in self.model_fields_set and not self.server and not self.networks:
             raise ValueError(
-                "port is of the server that `server` names, and there is none; the port of the "
-                "server that `terrarium up` brings along is [up] irc_port (UP_IRC_PORT)"
+                "port has no effect without `server`; the port of the server that `terrarium up` "
+                "brings along is [up] irc_port (UP_IRC_PORT)"
             )
         return self
 
