@@ -279,8 +279,8 @@ class IrcSettings(NetworkSettings):
         for name in networks:
             if name.lower() in taken:
                 raise ValueError(
-                    f'"{name}" cannot be the name of a network: it is that of a tendril with people '
-                    f"of its own; choose another, such as [irc.networks.{name}-irc]"
+                    f'"{name}" cannot be the name of a network: a tendril with people of its own '
+                    f"has that name; choose another, such as [irc.networks.{name}-irc]"
                 )
         return networks
 
