@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm.client.profile import Profile
-from llm.memory.room import statement_in
+from llm.memory.room import fact_key, statement_in
 from llm.reading.reading import Reading, Slots, speaks_of_all, strip_frame, words_beside_frame
 from llm.reading.times import without_time
 
@@ -101,9 +101,11 @@ def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
             is_whole = beside == "all" or (slots.number is not None and beside == what)
             return PlainCommand("reminders", words, () if is_whole else None)
         case "remember" if slots.words:
-            # "note: bring matches" is no fact "bring", as ".remember tea oolong" is one.
-            note = f"that {slots.words}"
-            is_note = (told := statement_in(note)) is not None and not told.key
+            # "note: bring matches" is no fact "bring", as ".remember tea oolong" is one; but the
+            # time zone, which reminders use, is a fact.
+            note, key = f"that {slots.words}", fact_key(slots.words.partition(" ")[0])
+            told = statement_in(note) if key != "timezone" else None
+            is_note = told is not None and not told.key
             return PlainCommand("remember", note if is_note else slots.words, (slots.words,))
         case "recall":
             key = _key_in(reading.text, facts)

@@ -118,6 +118,19 @@ def test_without_a_name_or_number_no_reminder_is_cancelled() -> None:
         assert (found.name, found.words) == ("reminders", words), text
 
 
+def test_what_names_no_key_is_a_note_and_a_time_zone_stays_a_fact() -> None:
+    for text, words in (
+        ("note: bring matches", "that bring matches"),
+        ("remember that my tea is oolong", "my tea is oolong"),
+        ("remember timezone Europe/Vienna", "timezone Europe/Vienna"),
+        ("please remember TZ Europe/Vienna", "TZ Europe/Vienna"),
+    ):
+        reading = Reading(text, {"remember": 0.99}, slots=read_slots("remember", text, HERE))
+        found = plain_command(reading, TINY)
+        assert found
+        assert (found.name, found.words) == ("remember", words), text
+
+
 def test_a_kind_whose_slot_is_missing_is_no_command() -> None:
     for kind, text in (
         ("remind", "set a timer"),
