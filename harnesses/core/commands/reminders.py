@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from harnesses.core.commands.request import MediumCommands, PrivateReply, R, Reply
 from harnesses.core.jobs import open_stores
@@ -14,9 +15,10 @@ _DONE = {
     TaskAction.RUN: "Within half a minute",
     TaskAction.PAUSE: "Paused",
     TaskAction.RESUME: "Resumed",
-    TaskAction.RETRY: "Tried again",
+    TaskAction.RETRY: "Queued again",
     TaskAction.CANCEL: "Cancelled",
 }
+_MOST_LISTED = 20  # jobs
 _ME = re.compile(r"\A(?:me|mich)\b[\s,:]*", re.IGNORECASE)  # as in "remind me", also in German
 
 
@@ -64,8 +66,9 @@ class ReminderCommands(MediumCommands[R]):
                 )
 
     async def jobs(self, request: R) -> Reply:
-        """jobs [run|pause|resume|cancel NUMBER]: list my reminders and scheduled questions, with
-        their state, or do that to one; admins: also those of the channels, and what has failed"""
+        """jobs [run|pause|resume|retry|cancel NUMBER]: list my reminders and scheduled questions,
+        with their state, or do that to one; admins: also those of the channels, and what has
+        failed"""
         tendril, is_admin = self._medium.tendril, request.admin
         verb, _, wanted = request.words.strip().partition(" ")
         async with open_stores(tendril.config, tendril.database, tendril.log.database) as stores:
@@ -74,7 +77,9 @@ class ReminderCommands(MediumCommands[R]):
                 task.number if task.is_own else f"{task.store}/{task.name}": task for task in tasks
             }
             if not verb:
-                lines = [f"{name}: {task}" for name, task in named.items()]
+                lines = [f"{name}: {task}" for name, task in islice(named.items(), _MOST_LISTED)]
+                if (more := len(named) - _MOST_LISTED) > 0:
+                    lines.append(f"and {more} more; the web page /jobs lists all")
                 return PrivateReply("\n".join(lines) or "Nothing of yours is waiting.")
             action = _ACTIONS.get(verb.lower())
             if action is None:

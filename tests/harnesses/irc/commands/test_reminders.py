@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from harnesses.irc.tendril import IrcTendril
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.queues.reminders import Owner, Reminder, Reminders
 from tests.kit.clock import ManualClock
 from tests.kit.irc_client import IrcClient, irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
@@ -140,6 +143,12 @@ async def test_jobs_are_paused_and_run_by_their_owner_and_admins_see_those_of_th
         assert await it.alice.told(".jobs run 1") == "Within half a minute: tea"
         await clock.advance(MINUTE)
         await it.alice.expect("alice: reminder: tea$")
+        async with Database.open(tmp_path / "irc.db") as database:
+            for number in range(25):
+                owner, place = Owner("irc", f"carol{number % 2}"), Place("irc", ROOM)
+                soup = Reminder(owner, place, False, "soup", NOON + 9 * HOUR)
+                await Reminders(database).add(soup)
+        await it.bob.ask(".jobs", "and 5 more")
 
 
 async def test_a_reminder_is_cancelled_by_any_form_of_one_of_its_words(tmp_path: Path) -> None:
