@@ -271,7 +271,12 @@ def settings_of_models(
     """
     default = config.section(ModelSettings)
     if chosen:
-        default = default.model_copy(update={"path": chosen, "upstream": (), "api": "openai"})
+        unset = {
+            name: field.default
+            for name, field in ModelConfig.model_fields.items()
+            if default.urls and name != "threads"  # what is set for an upstream describes that
+        }
+        default = default.model_copy(update=unset | {"path": chosen})
     elif stand_in and default.entry and not (default.file and default.file.is_file()):
         default = default.model_copy(update={"path": None})
     others = {

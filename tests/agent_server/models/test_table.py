@@ -27,6 +27,7 @@ from tests.kit.serving import serving
 
 pytest_plugins = ("tests.kit.engine",)
 
+NOWHERE = "http://127.0.0.1:9"
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 
@@ -143,6 +144,15 @@ async def test_the_table_follows_its_file_and_old_answers_end(tmp_path: Path, to
                     ):
                         await asyncio.sleep(0.02)
                 assert gauge.format("new") in found
+
+
+def test_what_is_set_for_an_upstream_does_not_hold_for_a_chosen_file() -> None:
+    of_upstream = {"context": 131_072, "slots": 32, "tools": "native", "upstream_model": "big"}
+    model = {"upstream": NOWHERE, "aliases": {"fast": "terra"}, "threads": 1, **of_upstream}
+    table, _ = settings_of_models(Config({"model": model}, None, Path()), chosen=Path("a.gguf"))
+    assert (table.file, table.aliases, table.threads) == (Path("a.gguf"), {"fast": "terra"}, 1)
+    assert (table.context, table.slot_count, table.tool_mode) == (None, 2, "constrained")
+    assert table.upstream_model is None
 
 
 @pytest.mark.engine
