@@ -27,7 +27,7 @@ from terrarium.command_line import (
     remember_command,
     show_version,
 )
-from terrarium.config import ConfigError, load
+from terrarium.config import FILE, ConfigError, load
 from terrarium.entry_points import entry_points
 from terrarium.logging import Format, Level, configure, configure_child
 
@@ -137,10 +137,10 @@ def init(
     An existing file is never replaced without a question. Passwords are asked for, not shown, and
     written to the file, which only you can read.
     """
-    from harnesses.setup.wizard import Answers, Wizard
+    from harnesses.setup.wizard import Wizard
 
-    given = Answers(yes, model, network, nick, channels, admin)
-    Wizard(given, config or Path("terrarium.toml")).run()
+    given = {"model": model, "network": network, "nick": nick, "channels": channels, "admin": admin}
+    Wizard.given(config or FILE, yes, **given).run()
 
 
 @app.command()
@@ -164,9 +164,13 @@ def up(
         os.environ["MODEL_PATH"] = model
     from harnesses.core.launcher.up import up as run_everything
 
-    loaded = load(config, data)
-    tighten_data(data)
-    asyncio.run(run_everything(loaded, _tell, lambda text: typer.echo(as_typed(text))))
+    is_wanted = True
+    while is_wanted:
+        loaded = load(config, data)
+        tighten_data(data)
+        is_wanted = asyncio.run(
+            run_everything(loaded, _tell, lambda text: typer.echo(as_typed(text)))
+        )
 
 
 @app.command()

@@ -35,6 +35,9 @@ from terrarium.entry_points import entry_points
 
 GROUP = "terrarium.settings"
 
+FILE = Path("terrarium.toml")
+"""The file that is read if no other is named."""
+
 MIN_SECRET_LENGTH = 8
 """Fewest characters of a key or token chosen by a person, where other machines can send one."""
 
@@ -189,7 +192,7 @@ class Config:
 def load(path: Path | None, data: Path) -> Config:
     """Read and validate `path`, by default `./terrarium.toml` if it exists. Raises ConfigError if
     the file is missing, not TOML, or has unknown keys or invalid values."""
-    file = path or Path("terrarium.toml")
+    file = path or FILE
     if path is None and not file.is_file():
         config = Config({}, None, data)
     else:

@@ -12,8 +12,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from harnesses.irc.settings import networks
-from harnesses.setup.networks import PUBLIC_NETWORKS, try_login
-from harnesses.setup.wizard import Answers, Wizard
+from harnesses.setup.answers import Answers
+from harnesses.setup.networks import PUBLIC_NETWORKS
+from harnesses.setup.trial import try_login
 from terrarium.config import Config, load
 from tests.kit.command import terrarium
 from tests.kit.irc_client import irc_client
@@ -80,9 +81,9 @@ async def test_an_existing_file_stays_unless_one_agrees(
 
 @pytest.mark.parametrize("name", PUBLIC_NETWORKS)
 def test_on_a_public_network_the_bot_says_whose_it_is(tmp_path: Path, name: str) -> None:
-    wizard = Wizard(Answers(yes=True, network=name, admin="alice"), tmp_path / "terrarium.toml")
-    assert wizard.ask_for_network() is PUBLIC_NETWORKS[name]
-    (settings,) = networks(Config(tomllib.loads(wizard.text), wizard.file, tmp_path)).values()
+    answers = Answers(network=name, admin="alice")
+    assert answers.public is PUBLIC_NETWORKS[name]
+    (settings,) = networks(Config(tomllib.loads(answers.text), None, tmp_path)).values()
     assert (settings.server, settings.port, settings.tls) == (
         PUBLIC_NETWORKS[name].server,
         6697,
