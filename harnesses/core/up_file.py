@@ -22,7 +22,8 @@ _PATH = Path("run", "up.json")
 class RunningUp(BaseModel):
     """The process id of `terrarium up`, the URLs of its servers, and the key for local commands.
 
-    `irc_port` is the port of the embedded IRC server, None if another IRC server is used.
+    `irc_port` is the port of the embedded IRC server, None if another IRC server is used; `setup`
+    the token of the page that writes the first configuration file, "" if there is a file.
     """
 
     pid: int
@@ -30,6 +31,7 @@ class RunningUp(BaseModel):
     web: str | None
     irc_port: int | None
     key: str
+    setup: str = ""
 
 
 def read_up_file(data: Path) -> RunningUp | None:

@@ -111,14 +111,6 @@ class Answers:
         return irc | {"tls": not is_loopback(name) if self.tls is None else self.tls}
 
     @property
-    def advice(self) -> list[str]:
-        """The rules of a public network and the registration of the bot, as lines."""
-        if not self.public:
-            return []
-        register = f"Its own account, if it has none yet: {self.public.register}"
-        return [*self.public.rules, register]
-
-    @property
     def notice(self) -> str:
         """A text for the entry message of the channel."""
         irc = self.tables["irc"]

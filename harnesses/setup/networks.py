@@ -21,6 +21,11 @@ class PublicNetwork:
     register: str
     rules: tuple[str, ...]
 
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """The rules, and how to register the bot."""
+        return (*self.rules, f"Its own account, if it has none yet: {self.register}")
+
 
 _OPERATORS = "Ask the operators of each channel before the bot joins it."
 

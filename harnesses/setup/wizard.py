@@ -58,7 +58,7 @@ class Wizard:
             typer.echo(line)
         if public := self.answers.public:
             typer.echo(f"\nBefore the bot joins {public.title}:")
-            typer.echo("\n".join(f"- {line}" for line in self.answers.advice))
+            typer.echo("\n".join(f"- {line}" for line in public.advice))
             typer.echo(f"A text for the entry message or the topic:\n  {self.answers.notice}\n")
         typer.echo(as_typed("Start everything with `terrarium up`."))
 

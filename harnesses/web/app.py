@@ -47,6 +47,7 @@ from harnesses.web.pages import (
     research,
     runs,
     search,
+    setup,
     statistics,
 )
 from storage.db.errors import BadCursor, ServerAway
@@ -74,6 +75,7 @@ _SITE = (
     *(attention, overview, channel, statistics, search, feeds, chat, jobs, memory, login, runs),
     operation,
     research,
+    setup,
 )
 PAGES = tuple(part.router for part in _SITE)
 

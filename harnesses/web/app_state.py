@@ -145,6 +145,9 @@ class AppState:
         self.tokens = AccessTokens(settings, WebLogins(tendril.database, tendril.clock.now))
         self.delays = LoginDelays()
         self.questions = TokenBuckets(QUESTIONS_PER_SECOND, time.monotonic, refusals_cost=False)
+        # Those typed on the page for the setup, by the server that they are for: its pages show
+        # none, and nobody should have to type them again.
+        self.setup_secrets: dict[tuple[str, str], str] = {}
 
     def close(self) -> None:
         """End the streams of all readers, because the server is stopping."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -96,7 +97,9 @@ class LaunchPlan:
     `pull` downloads the built-in model and must be run to its end before the others, `later` the
     model named `model`, for which the built-in one stands in; they are None, and `model` is "", if
     nothing is to be downloaded. `upstream` are the URLs of the
-    upstream servers, `server` and `web` those of the agent server and the web tendril.
+    upstream servers, `server` and `web` those of the agent server and the web tendril. `setup` is a
+    new token for the page of the web tendril that writes the first configuration file, "" if there
+    is a file.
     """
 
     programs: tuple[Program, ...]
@@ -108,6 +111,7 @@ class LaunchPlan:
     server: str
     web: str | None
     endpoint: IrcEndpoint | None
+    setup: str
 
     @classmethod
     def from_config(cls, config: Config) -> LaunchPlan:
@@ -152,6 +156,7 @@ class LaunchPlan:
             server=url(ports[0].host, ports[0].port),
             web=web,
             endpoint=endpoint,
+            setup=secrets.token_urlsafe(18) if web and config.path is None else "",
         )
 
     @property

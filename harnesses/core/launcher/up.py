@@ -42,7 +42,8 @@ from storage.db.process_lock import hold_lock
 from storage.settings import store_address
 from storage.usage.api_keys import Key, Keys
 from terrarium.command_line import as_typed
-from terrarium.config import Config
+from terrarium.config import FILE, Config, ConfigError, load
+from terrarium.file_watcher import POLL_INTERVAL, file_stamp
 from terrarium.supervision import notify_systemd, root_cause, told_to_stop
 
 Say = Callable[[str], None]
@@ -64,8 +65,9 @@ _BACKGROUND = ("cron",)
 """Tendrils whose answers nobody waits for, so that their keys have background priority."""
 
 
-async def up(config: Config, say: Say, announce: Say) -> None:
-    """Run the processes that `config` asks for until told to stop; all have ended on return.
+async def up(config: Config, say: Say, announce: Say) -> bool:
+    """Run the processes that `config` asks for until told to stop; all have ended on return. Return
+    True if they are to be started again, because a first configuration file has been written.
 
     `say` receives lines about the progress, `announce` the text for people once all are ready.
     Raises ConfigError, TendrilError and StorageError.
@@ -78,13 +80,39 @@ async def up(config: Config, say: Say, announce: Say) -> None:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     serving = tasks.create_task(_run_all(plan, config, say, announce))
-                    await told_to_stop()
-                    # A second Ctrl-C must not interrupt the shutdown and leave a child behind.
-                    for number in (signal.SIGINT, signal.SIGTERM):
-                        signal.signal(number, signal.SIG_IGN)
+                    stop = tasks.create_task(told_to_stop())
+                    written = tasks.create_task(_first_file(config, say))
+                    await asyncio.wait({stop, written}, return_when=asyncio.FIRST_COMPLETED)
+                    if stop.done():
+                        # A second Ctrl-C must not interrupt the shutdown and leave a child behind.
+                        for number in (signal.SIGINT, signal.SIGTERM):
+                            signal.signal(number, signal.SIG_IGN)
                     serving.cancel()
+                    await asyncio.wait({serving})
+                    for task in (stop, written):
+                        task.cancel()
             except ExceptionGroup as group:
                 raise root_cause(group) from group
+    return stop.cancelled()
+
+
+async def _first_file(config: Config, say: Say) -> None:
+    """Wait until a valid configuration file is there, if `config` is without one."""
+    seen = None
+    while True:
+        await asyncio.sleep(POLL_INTERVAL)
+        stamp = file_stamp(FILE)
+        size = stamp[2] if stamp else 0  # bytes; it is empty while it is written
+        if config.path or not size or stamp == seen:
+            continue
+        seen = stamp
+        try:
+            load(None, config.data)
+        except ConfigError as error:
+            say(f"terrarium: going on without this file: {error}")
+            continue
+        say(f"terrarium: {FILE} is there; starting again with it")
+        return
 
 
 @asynccontextmanager
@@ -118,6 +146,7 @@ async def _with_keys(plan: LaunchPlan, config: Config, say: Say) -> AsyncIterato
         web=plan.web,
         irc_port=plan.endpoint.port if plan.endpoint and plan.endpoint.embedded else None,
         key=secrets[_LOCAL],
+        setup=plan.setup,
     )
     agent, admin = config.section(AgentSettings), table_settings(config, "server")["admin_key"]
     # The tendrils keep their configured key, if they ask another server (with a free port, ours is
@@ -233,6 +262,8 @@ def banner(plan: LaunchPlan, model: str | None = None) -> str:
         hints += zip(("talk to it", "", "", ""), (*irc.irssi, ask), strict=False)
     if plan.web:
         hints.append(("in the browser", plan.web))
+    if plan.setup:
+        hints.append(("set up", f"{plan.web}/setup?token={plan.setup}"))
     hints.append(("stop", "Ctrl-C"))
     lines = ["ready  " + "  ".join(addresses), *(f"  {key:<15} {do}" for key, do in hints)]
     return "\n".join(lines)

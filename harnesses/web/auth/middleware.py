@@ -21,7 +21,7 @@ from terrarium.loopback import host_of, is_loopback
 
 log = structlog.get_logger()
 
-_OPEN_PATHS = ("/health", "/login", "/favicon.ico")
+_OPEN_PATHS = ("/health", "/login", "/favicon.ico", "/setup")
 _CAPABILITY_PREFIX = "/paste/"  # capability URLs: knowing the unguessable address is the permission
 MAX_IMAGE_CHARS = -(-MAX_IMAGE_SIZE // 3) * 4  # characters of base64, padding included
 MAX_BODY_BYTES = MAX_IMAGE_CHARS + 64 * 1024
