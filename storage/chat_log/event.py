@@ -40,6 +40,7 @@ NICK_GAP = "\u200b"
 with the nick."""
 CHANNEL_PREFIXES = "#&+!"
 """The first characters of channel names (RFC 2811, section 2.1); any other name is private."""
+_ROOM_SIGNS = f"~@{CHANNEL_PREFIXES}"  # the first characters of places not named after a nick
 
 
 def is_private(name: str) -> bool:
@@ -117,14 +118,25 @@ class Identity:
         """Return the name of the person's private room, with nick and account folded by `fold`.
 
         It is `~account` for somebody logged in to services, else `nick!user@host`. Where the server
-        tells only the nick, it is the bare nick, which is nobody's room.
+        tells only the nick, it is the bare nick, which is nobody's room. No nick makes it the name
+        of a channel, or of another person's room.
         """
-        # Neither "~" nor a nick's first letter is a channel prefix, see `is_private`.
         if self.account:
             return f"~{fold(self.account)}"
+        # IRC allows none of these signs in a nick, but other media may.
+        signs = (
+            f"%{ord(sign):02x}" if sign in "!%" or (at == 0 and sign in _ROOM_SIGNS) else sign
+            for at, sign in enumerate(self.nick)
+        )
+        nick = fold("".join(signs))
         if not self.user and not self.host:
-            return fold(self.nick)
-        return f"{fold(self.nick)}!{self.user.lower()}@{self.host.lower()}"
+            return nick
+        return f"{nick}!{self.user.lower()}@{self.host.lower()}"
+
+    def key(self, fold: Callable[[str], str]) -> str:
+        """Return the key of the person's conversations and memories: the name of their private room
+        or, as only the nick of a bridged person is known, their `name`."""
+        return fold(self.name) if self.bridged else self.room(fold)
 
     def __str__(self) -> str:
         account = f" ({self.account})" if self.account else ""

@@ -30,7 +30,7 @@ async def test_no_byte_of_a_forgotten_person_is_in_any_tendrils_file(tmp_path: P
             time, _ = await tendril.remind.parse_time(requester, "tomorrow at 9")
             await tendril.remind.add(requester, time, f"of {SECRET}")
             memory = RoomMemory.of(
-                tendril.memory, requester.room, "rooms/#tea/ada", requester.person
+                tendril.memory, requester.room, tendril.request(line).conversation, requester.person
             )
             await memory.remember(SECRET, "word")
             await tendril.hear(TEA, BOB, "I say nothing of it")

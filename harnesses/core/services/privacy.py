@@ -61,20 +61,20 @@ class PrivacyService:
 
     def person(self, who: Identity, network: str = "", key: str = "") -> Person:
         """Return the `Person` with an identity on a network (default: the tendril's own); `key` is
-        the name under which memory knows them."""
+        the name under which memory knows them (default: `Identity.key`)."""
         own = network or self._log.network
-        return Person(own, who.nick, who.user, who.host, who.account, key or who.nick)
+        return Person(own, who.nick, who.user, who.host, who.account, key or who.key(str.lower))
 
     async def opt_out(self, who: Identity, network: str = "", key: str = "") -> None:
         """Stop logging a person, and hide what they said before from the model. Memory knows them
-        by the name `key` (default: their nick).
+        by the name `key` (default: `Identity.key`).
 
         Memories derived from it are deleted, and made again without it where possible. Raises
         StorageError.
         """
         network = network or self._log.network
         await self._log.opt_outs.add(network, who)
-        await redact(self._database, network, key or who.nick)
+        await redact(self._database, network, key or who.key(str.lower))
 
     async def opt_in(self, who: Identity, network: str = "") -> bool:
         """Log a person again; return False if the opt-out under their nick is somebody else's.

@@ -70,7 +70,7 @@ class Requester:
             place=place,
             private=not is_public(place),
             room=room_name(place),
-            person=who.name.lower(),
+            person=who.key(str.lower),
             question=line.pending,
         )
 

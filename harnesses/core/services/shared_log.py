@@ -276,4 +276,4 @@ def conversation_name(place: Place, who: Identity, thread: str = "") -> str:
         return room_name(place)
     # No name of a room has "%:", as "%" is escaped.
     where = f"{room_name(place)}%:{escape_name(thread)}" if thread else room_name(place)
-    return f"{where}/{escape_name(who.name.lower())}"
+    return f"{where}/{escape_name(who.key(str.lower))}"

@@ -253,7 +253,7 @@ class RequestPolicy:
         """
         fold = network.fold
         if who.bridged:
-            return fold(who.name)
+            return who.key(fold)
         room, before = who.room(fold), replace(who, nick=network.roster.first_nick(who.nick))
         key = self._keys.setdefault((network.name, room), before.room(fold))
         if len(self._keys) > _MAX_PEOPLE:

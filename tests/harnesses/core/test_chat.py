@@ -269,6 +269,47 @@ async def test_an_answer_grows_where_messages_can_be_edited(tmp_path: Path) -> N
         assert said == ["Terra: when?", "At six."]
 
 
+ACCOUNT = Identity("ada", "ada", "192.0.2.1", "ada")
+GUEST = Identity("ada", "x", "192.0.2.9")
+
+
+@pytest.mark.parametrize(
+    ("owner", "other", "is_same"),
+    [
+        (ACCOUNT, GUEST, False),
+        (GUEST, Identity("ada", "y", "192.0.2.8"), False),
+        (ACCOUNT, Identity("ada", "ada", "192.0.2.1", "mallory"), False),
+        (ACCOUNT, Identity("~ada"), False),
+        (GUEST, Identity("ada!x@192.0.2.9"), False),
+        (ACCOUNT, Identity("Adele", "z", "192.0.2.7", "Ada"), True),
+        (Identity("ada"), Identity("Ada"), True),  # the nick is all there is
+    ],
+)
+async def test_what_is_remembered_belongs_to_an_identity_and_not_to_a_nick(
+    tmp_path: Path, owner: Identity, other: Identity, is_same: bool
+) -> None:
+    async with ScriptedOpenAI() as script, pond(tmp_path, script) as tendril:
+        script.card = {"parameters": 8_000_000_000}
+
+        async def says(who: Identity, text: str) -> str:
+            tendril.hear("#pond", who, text)
+            return (await tendril.hears())[1].removeprefix(f"{who.nick}: ")
+
+        script.say("I see.")
+        assert await says(owner, "Terra: the carp are called Ulf and Uta") == "I see."
+        assert "your tea is oolong" in await says(owner, ".remember tea oolong")
+        assert ("oolong" in await says(other, ".recall tea")) is is_same
+        assert (" 1 turn" in await says(other, ".memory")) is is_same
+        assert ("Forgotten" in await says(other, ".forget tea")) is is_same
+        assert ("1 turn" in await says(other, ".clear")) is is_same
+        assert ("oolong" in await says(owner, ".recall tea")) is not is_same
+        assert (" 1 turn" in await says(owner, ".memory")) is not is_same
+        await says(owner, ".remember tea oolong")
+        await tendril.privacy.forget(tendril.privacy.person(other))
+        is_erased = is_same and other.account is not None  # a nick alone proves nothing
+        assert ("oolong" in await says(owner, ".recall tea")) is not is_erased
+
+
 async def test_the_same_room_on_two_networks_is_two_rooms(tmp_path: Path) -> None:
     north, south = Place("north", "#pond"), Place("south", "#pond")
     async with ScriptedOpenAI() as script, pond(tmp_path, script) as tendril:

@@ -60,5 +60,5 @@ async def test_of_what_is_not_logged_nothing_is_remembered(tmp_path: Path) -> No
     async with ScriptedOpenAI() as script, room_tendril(rooms_config(tmp_path, script.url)) as it:
         await it.ask(TEA, ADA, "[nolog] is it six?")
         await it.ask(TEA, ADA, "is it seven?")
-        turns = await it.conversations.turns("rooms/#tea/ada")
+        turns = await it.conversations.turns("rooms/#tea/~ada@example.org")
         assert [turn.messages[0]["content"] for turn in turns] == ["is it seven?"]
