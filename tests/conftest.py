@@ -18,6 +18,10 @@ from tests.kit.stores import stores
 
 __all__ = ["stores"]
 
+# Modules of fixtures, which some tests import before others name them as plugins.
+for each in ("embedder", "engine", "scripted_server"):
+    pytest.register_assert_rewrite(f"tests.kit.{each}")
+
 settings.register_profile(
     "any machine", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
