@@ -34,7 +34,7 @@ async def test_the_built_in_model_stands_in_and_a_file_that_comes_takes_over(
         async with begun(*command, cwd=tmp_path, **env) as process:
             assert (await line_with(process.stdout, "ready", 240)).startswith("ready ")
             line = await line_with(process.stdout, "too small for tools")
-            assert "SmolLM2-135M-Instruct (135M): short answers" in line
+            assert "SmolLM2-135M-Instruct (135M): quotes and short answers" in line
             said = await line_with(process.stderr, "cannot be fetched now")
             assert "qwen3-0.6b" in said
             # Somebody fetches it later; here its name is enough.

@@ -149,7 +149,7 @@ async def test_channels_joined_and_left_by_command_are_so_after_a_restart(tmp_pa
 async def test_who_is_ignored_is_not_heard_until_they_are_again(tmp_path: Path) -> None:
     async with ngircd() as ircd, people(ircd.port, "root", "bob") as (root, bob):
         async with irc_tendril(config_of(tmp_path, ircd)):
-            assert await root.told(".ignore bob") == "I ignore bob!*@* from now on."
+            assert await root.told(".ignore bob") == "I now ignore bob!*@*."
         async with irc_tendril(config_of(tmp_path, ircd)):
             assert await root.told(".ignore") == "Ignored: bob!*@*."
             await bob.say(ROOM, ".ping")

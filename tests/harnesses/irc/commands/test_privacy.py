@@ -128,7 +128,7 @@ async def test_forget_me_asks_back_and_then_leaves_nothing(tmp_path: Path) -> No
         assert SECRET in "".join(await texts(tendril))
         assert "events of yours" in await alice.told(".forget me 000000")
         word = (await alice.told(".forget me")).split()[-1]
-        assert "nothing of yours called it" in await alice.told(f".forget it {word}")
+        assert "nothing about you called it" in await alice.told(f".forget it {word}")
         assert (await alice.told(f".forget me {word}")).startswith("Forgotten: ")
         assert SECRET.encode() not in raw(tmp_path)
         assert b"alice" not in "".join(await texts(tendril)).encode()

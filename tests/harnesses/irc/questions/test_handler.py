@@ -87,7 +87,7 @@ async def test_who_has_five_open_questions_is_told_what_becomes_of_the_next(tmp_
             await alice.say(ROOM, f".terrarium number {number}?")
         await until_pending(alice, tendril, 5)
         await alice.say(ROOM, ".terrarium and number 5?")
-        await alice.expect(r"NOTICE alice :.* 5 questions of yours and leave out")
+        await alice.expect(r"NOTICE alice :.* 5 of your questions, so I have not taken")
         script.release()
         await alice.expect(r":alice: \(to: number 0\?\) First\.$")
 
@@ -188,7 +188,7 @@ async def test_stop_ends_ones_own_run_and_nothing_of_it_is_remembered(tmp_path: 
         await script.arrived(1)
         await alice.say(ROOM, ".terrarium a long one")
         await until_pending(alice, tendril, 2)
-        await bob.ask(".stop", r"NOTICE bob :\[\S+\] There is nothing to stop ")
+        await bob.ask(".stop", r"NOTICE bob :\[\S+\] There is nothing to stop\.")
         await bob.ask(".stop alice", r"NOTICE bob :\[\S+\] Only admins may stop")
         await alice.ask(".stop", rf"PRIVMSG {ROOM} :alice: Stopped\.$")
         await script.client_gone()
