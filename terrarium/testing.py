@@ -12,10 +12,11 @@ import asyncio
 import json
 import os
 import re
+import signal
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -119,16 +120,30 @@ class ScriptedModel:
 
 
 @asynccontextmanager
-async def running(tendril: T) -> AsyncIterator[T]:
+async def running(tendril: T, *, seconds: float = _PATIENCE) -> AsyncIterator[T]:
     """Run a tendril until the end of the block, which is entered once it is ready. Raises its error
-    if it fails, and TimeoutError if it is not ready within a minute."""
+    if it fails, and TimeoutError if it is not ready within so many seconds, or the block has not
+    ended so many seconds later. Signals end the test, as they would without the tendril."""
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     task = asyncio.create_task(tendril.run())
     ready = asyncio.create_task(tendril.status.became_ready.wait())
+    loop, awaited = asyncio.get_running_loop(), "did not become ready"
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with limit:
             await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
-        if ready.done():
-            yield tendril
+            if ready.done():
+                for each, handler in handlers.items():
+                    if loop.remove_signal_handler(each):
+                        signal.signal(each, handler)
+                awaited = "ran, but what the test awaits did not come (see the traceback above)"
+                limit.reschedule(loop.time() + seconds)
+                yield tendril
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        text = f"{tendril.name} {awaited}, within {seconds:g} seconds"
+        raise TimeoutError(text) from error
     finally:
         ready.cancel()
         if task.done():
@@ -180,15 +195,22 @@ class ManualClock:
         await self.set(self._now + step)
 
     async def asleep(self, count: int = 1) -> list[datetime]:
-        """Wait until at least `count` sleepers wait for a future time; return these times."""
-        async with asyncio.timeout(_PATIENCE), self._news:
-            await self._news.wait_for(lambda: len(self._waiting()) >= count)
-            return self._waiting()
+        """Wait until at least `count` sleepers wait for a future time; return these times. Raises
+        TimeoutError."""
+        await self._wait_for(lambda: len(self._waiting()) >= count, f"{count} sleepers")
+        return self._waiting()
 
     async def asleep_until(self, time: datetime) -> None:
         """Wait until there is a sleeper that waits for `time`. Raises TimeoutError."""
-        async with asyncio.timeout(_PATIENCE), self._news:
-            await self._news.wait_for(lambda: time in self._sleepers)
+        await self._wait_for(lambda: time in self._sleepers, f"a sleeper until {time}")
+
+    async def _wait_for(self, is_so: Callable[[], bool], awaited: str) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE), self._news:
+                await self._news.wait_for(is_so)
+        except TimeoutError as error:
+            times = ", ".join(map(str, self._waiting())) or "nobody sleeps"
+            raise TimeoutError(f"waited for {awaited}; there are: {times}") from error
 
     def _waiting(self) -> list[datetime]:
         return sorted(time for time in self._sleepers if time > self._now)

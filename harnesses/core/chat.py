@@ -45,7 +45,7 @@ from storage.chat_log.opt_outs import person_of
 from storage.queues.reminders import Reminder
 
 ADMIN = "admin"
-"""The right of those who may stop what others ask, and cancel their reminders."""
+"""The right of those who may also list and cancel the reminders of others."""
 
 _log = structlog.get_logger()
 

@@ -16,7 +16,9 @@ from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import web_address
 from harnesses.core.tendril.turn import Action, TurnResult
 from llm.reading.reading import Reading, words_beside_frame
+from llm.reading.times import NotUnderstood
 from llm.tools.consent import Rights
+from llm.tools.toolbox import ToolError
 from storage.chat_log.event import NICK_GAP, Identity, PendingEvent, Place, Scope, escape_name
 from storage.queues.reminders import Owner
 
@@ -208,10 +210,15 @@ class Medium(ABC, Generic[R]):
         """Deliver a reply to the author of a request, unless it is empty."""
 
     async def run(self, command: Command[R], request: R) -> None:
-        """Run any command and reply with its text, or with an apology."""
+        """Run any command and reply with its text, for a mistake of the author with that of the
+        error, or else with an apology."""
 
         async def execute() -> TurnResult:
-            await self.reply(request, await command(request))
+            try:
+                reply = await command(request)
+            except (NotUnderstood, ToolError) as error:
+                reply = PrivateReply(str(error))
+            await self.reply(request, reply)
             return TurnResult("")
 
         result = await self.tendril.turns.catch_errors(execute)

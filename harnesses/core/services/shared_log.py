@@ -211,15 +211,21 @@ class TendrilLog:
     async def search(
         self, words: str, room: str | Place, *more: str | Place, limit: int = 20
     ) -> Sequence[Event]:
-        """Return the newest lines of these rooms that match the words, in order of time. Raises
-        StorageError."""
+        """Return the newest lines of these rooms that match the words, in order of time; those
+        that were just recorded too. Raises StorageError."""
+        await self._all_visible()
         within = Query(scope=self._scope(room, *more), limit=limit)
         page = await self.chat_log.search(SearchQuery(text=words, within=within, order=Order.TIME))
         return [hit.event for hit in page.hits][::-1]
 
     async def recent(self, room: str | Place, *, limit: int = 20) -> Sequence[Event]:
-        """Return the newest events of a room, in order of time. Raises StorageError."""
+        """Return the newest events of a room, in order of time; those that were just recorded too.
+        Raises StorageError."""
+        await self._all_visible()
         return await self.chat_log.find(Query(scope=self._scope(room), limit=limit))
+
+    async def _all_visible(self) -> None:
+        await self.chat_log.write(None).wait_visible()
 
     def _scope(self, *rooms: str | Place) -> Scope:
         return Scope.from_places(*map(self.place, rooms))

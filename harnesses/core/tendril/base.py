@@ -71,7 +71,7 @@ class Part(Generic[T]):
 
 class Tendril(ABC):
     """The base class of a tendril: a subclass has a `name`, `@tool` methods, `serve`, and a
-    `persona.md` next to its module.
+    `persona.md` next to its module or that of its base class.
 
     `serve` turns the events of the medium into `await self.turn(TurnRequest(...))`. `config` (with
     its table `[agent]` as `agent`), `prompts`, `clock` and `status`, which reports the state of the
@@ -142,7 +142,9 @@ class Tendril(ABC):
             super().__setattr__(name, value)
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
-        persona = Path(inspect.getfile(type(self))).with_name("persona.md")
+        kinds = [each for each in type(self).__mro__ if issubclass(each, Tendril)]
+        files = [Path(inspect.getfile(each)).with_name("persona.md") for each in kinds]
+        persona = next(filter(Path.is_file, files), files[0])
         self._configuration = Configuration(self.name, persona, config)
         self._clock = clock or SystemClock()
         self._spawned = ContainedTasks()

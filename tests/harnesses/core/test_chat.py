@@ -21,7 +21,16 @@ from structlog.testing import capture_logs
 
 from harnesses.core.scaffold import Kind, scaffold
 from storage.queues.reminders import Tells
-from terrarium import ChatTendril, Config, Identity, Place
+from terrarium import (
+    ChatTendril,
+    CommandRequest,
+    Config,
+    Identity,
+    NotUnderstood,
+    Place,
+    ToolError,
+    command,
+)
 from tests.kit.command import environment_without_settings
 from tests.kit.irc_client import irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
@@ -217,7 +226,6 @@ async def test_who_was_away_is_told_what_others_wanted_once_and_nobody_else_is(
                     "I do not know eve: I can only tell people who have spoken here.",
                 )
                 await ada(".ping", "pong")
-                await tendril.log.chat_log.flush()
             said = [event.text for event in await tendril.log.recent("#letters")]
             assert sum(re.search(told, text) is not None for text in said) == 1
             await tendril.privacy.forget(
@@ -253,6 +261,22 @@ async def pond(
         yield tendril
 
 
+class StrictPond(PondTendril):
+    @command
+    async def feed(self, request: CommandRequest) -> str:
+        """feed FISH: feed it"""
+        if request.words:
+            raise ToolError("There is no such fish.")
+        raise NotUnderstood("Which fish?")
+
+
+async def test_a_command_tells_its_author_their_mistake(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, pond(tmp_path, script, StrictPond) as tendril:
+        for words, reply in ((".feed", "Which fish?"), (".feed cod", "There is no such fish.")):
+            tendril.hear("#pond", ADA, words)
+            assert await tendril.hears() == ("pond", reply)
+
+
 async def test_an_answer_grows_where_messages_can_be_edited(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, pond(tmp_path, script, EditedPondTendril) as tendril:
         script.card = {"parameters": 8_000_000_000}
@@ -264,7 +288,6 @@ async def test_an_answer_grows_where_messages_can_be_edited(tmp_path: Path) -> N
             assert await tendril.hears() == (f"{network}, edited {draft}", draft)
         assert await tendril.hears() == ("away", draft)
         await until(lambda: not tendril.turns.pending)
-        await tendril.log.chat_log.flush()
         said = [line.text for line in await tendril.log.recent("#pond")]
         assert said == ["Terra: when?", "At six."]
 
@@ -352,7 +375,6 @@ async def test_who_has_left_is_not_answered_and_what_is_no_image_is_said(tmp_pat
         await script.client_gone()
         await tendril.privacy.opt_out(ADA)
         tendril.note_join("#pond", ADA)
-        await tendril.log.chat_log.flush()
         lines = [(line.type, line.text) for line in await tendril.log.recent("#pond")]
         assert lines == [
             ("JOIN", ""),
