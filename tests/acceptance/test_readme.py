@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -47,7 +47,7 @@ async def test_every_command_of_the_readme_runs_in_a_clean_copy(tmp_path: Path) 
     ports = {name: str(free_port()) for name in PORTS}
     environment = environment_without_settings() | LAZY | ports | {"MODEL_THREADS": "1"}
     async with started(tmp_path, environment) as ready:
-        shown = with_ports(ready, {ports[name]: usual for name, usual in PORTS.items()})
+        shown = with_ports(await ready(), {ports[name]: usual for name, usual in PORTS.items()})
         shown = shown.replace(" -p 6667", "")
         [token] = re.findall(r"setup\?token=(\S+)", README)
         shown = re.sub(r"(?<=setup\?token=)\S+", token, shown)
@@ -67,6 +67,8 @@ async def test_every_command_of_the_readme_runs_in_a_clean_copy(tmp_path: Path) 
             if command and not command.startswith(LASTING) and command not in ELSEWHERE:
                 here = with_ports(command, {usual: ports[name] for name, usual in PORTS.items()})
                 await ran(here, tmp_path, environment)
+            if "terrarium init" in command:  # `up` starts again with the file
+                await ready()
     assert (tmp_path / ".env").is_file()
 
 
@@ -103,22 +105,30 @@ def copied(folder: Path) -> None:
 
 
 @asynccontextmanager
-async def started(folder: Path, environment: Mapping[str, str]) -> AsyncIterator[str]:
-    """`make up`, from nothing; yields what it says from `ready` to the way to stop it."""
+async def started(
+    folder: Path, environment: Mapping[str, str]
+) -> AsyncIterator[Callable[[], Awaitable[str]]]:
+    """`make up`, from nothing; yields what waits until it is ready, and returns what it says then,
+    to the way to stop it."""
     process = await asyncio.create_subprocess_shell(
         f"exec {LASTING}", cwd=folder, env=dict(environment), stdout=PIPE, start_new_session=True
     )
-    assert process.stdout is not None
-    try:
+    output = process.stdout
+    assert output is not None
+
+    async def ready() -> str:
         async with asyncio.timeout(INSTALLING):
-            said = (await process.stdout.readuntil(b"Ctrl-C\n")).decode()
-        yield said[said.index("ready") :]
+            said = (await output.readuntil(b"Ctrl-C\n")).decode()
+        return said[said.index("ready") :]
+
+    try:
+        yield ready
         os.killpg(process.pid, signal.SIGINT)  # Ctrl-C reaches make as well
         async with asyncio.timeout(PATIENCE):
             await process.wait()
     finally:
         if process.returncode is None:
-            process.kill()
+            os.killpg(process.pid, signal.SIGTERM)  # make alone would leave `up` behind
         await process.wait()
 
 
