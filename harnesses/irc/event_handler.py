@@ -9,29 +9,24 @@ from typing import Any
 
 import structlog
 
-from harnesses.core.commands.request import (
-    UNLOGGED,
-    Command,
-    ParsedCommand,
-    PrivateReply,
-)
+from harnesses.core.commands.request import UNLOGGED, Command, ParsedCommand, PrivateReply
+from harnesses.core.commands.table import CommandTable, commands_of
 from harnesses.core.rate_limit import RATE_LIMITED
-from harnesses.irc.commands.admin import follow_invite
-from harnesses.irc.commands.registry import Commands
+from harnesses.irc.admin import AdminCommands, follow_invite
+from harnesses.irc.operators import OperatorCommands
 from harnesses.irc.playback import PlaybackLog
-from harnesses.irc.policy.requests import (
+from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.questions.handler import IrcMedium
+from harnesses.irc.questions.page_titles import PageTitles
+from harnesses.irc.questions.scheduled import ScheduledQuestions
+from harnesses.irc.questions.unasked import UnaskedAnswers
+from harnesses.irc.requests import (
     IrcRequest,
     fold_place,
     is_said_to_all,
     person_key,
     to_log_event,
 )
-from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.questions.channel_view import LogViews
-from harnesses.irc.questions.handler import QuestionHandler
-from harnesses.irc.questions.page_titles import PageTitles
-from harnesses.irc.questions.scheduled import ScheduledQuestions
-from harnesses.irc.questions.unasked import UnaskedAnswers
 from harnesses.irc.services import BotServices
 from storage.chat_log.event import Place
 
@@ -52,20 +47,31 @@ TOO_FAST = (
 _log = structlog.get_logger()
 
 
+class Commands(CommandTable[IrcRequest]):
+    """The commands on IRC: those of every medium, and those of admins.
+
+    `of_operators` are those of them that channel operators have with other bots too.
+    """
+
+    def __init__(self, medium: IrcMedium, services: BotServices, unasked: UnaskedAnswers) -> None:
+        operators = commands_of(OperatorCommands(services))
+        self.of_operators = operators.keys()
+        super().__init__(medium, commands_of(AdminCommands(services, unasked)) | operators)
+
+
 class EventHandler:
     """The dispatcher of IRC events to the log, `commands`, questions and unasked speech."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
-        self.log_views = log_views = LogViews(services)
         self._warned: dict[tuple[str, str], float] = {}
         self._playback = PlaybackLog(services.medium.log, services.networks)
         self._kicks: dict[Place, deque[float]] = {}
-        self.unasked = UnaskedAnswers(services, log_views)
-        self._questions = QuestionHandler(services, log_views)
+        self.unasked = UnaskedAnswers(services)
+        self._medium = IrcMedium(services, self.unasked)
         self._titles = PageTitles(services)
-        self._scheduled = ScheduledQuestions(services, self._questions)
-        self.commands = Commands(services, self._questions, self.unasked)
+        self._scheduled = ScheduledQuestions(services, self._medium)
+        self.commands = Commands(self._medium, services, self.unasked)
 
     async def prepare(self) -> None:
         """Restore the state that survives a restart. Raises StorageError."""
@@ -117,7 +123,7 @@ class EventHandler:
         # which tells the lines before it from those after it.
         first = services.medium.log.write(to_log_event(heard.event, heard.place), may_log=may_log)
         if event.type in ("PART", "QUIT", "KICK", "NICK"):
-            self._questions.follow(event)
+            self._medium.follow(event)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             channel = event.channel or ""
             kicked_from = fold_place(network, channel)
@@ -174,7 +180,7 @@ class EventHandler:
             services.spawn(services.sender.reply(request, PrivateReply(text)))
 
     async def _run(self, command: Command[IrcRequest], request: IrcRequest) -> None:
-        await self.commands.medium.run(command, request)
+        await self._medium.run(command, request)
         self._services.policy.note_reply(request.network, request.who.name)
         if not self._services.log.trouble:
             return

@@ -14,9 +14,9 @@ from typing import Annotated
 from pydantic import Field
 
 from harnesses.core.commands.request import PrivateReply, Reply
-from harnesses.irc.policy.requests import IrcRequest, mask_of
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.message import Message, sanitize
+from harnesses.irc.requests import IrcRequest, mask_of
 from harnesses.irc.services import BotServices
 from llm.tools.consent import to_operate
 from llm.tools.toolbox import ToolError, tool

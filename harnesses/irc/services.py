@@ -8,12 +8,14 @@ from functools import partial
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import web_address
 from harnesses.irc.channel_settings import AdminOverrides, BehaviourResolver, ChannelBehaviour
-from harnesses.irc.policy.requests import RequestPolicy
-from harnesses.irc.replies.sender import MessageSender
+from harnesses.irc.requests import RequestPolicy, scope_of
+from harnesses.irc.sender import MessageSender
+from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import Networks
+from llm.prompt.log_window import WindowStarts
 from llm.web.fetcher import Fetcher
 from llm.web.reader import TITLE_LIMITS
-from storage.chat_log.event import Place
+from storage.chat_log.event import Identity, Place, Scope
 from storage.privacy.audit_log import AuditLog
 from storage.queues.pastes import Pastes
 from terrarium.cancellation import spawn_contained
@@ -29,6 +31,7 @@ class BotServices:
     - `fetcher` fetches pages for their titles.
     - `spawn` starts a background task of `tasks`, whose errors are logged.
     - `started` is the event loop's time at startup.
+    - `window_starts` keeps the beginnings of log windows where they are.
     - `log` is the log that all tendrils share.
     """
 
@@ -60,6 +63,7 @@ class BotServices:
         # What one person sends must not end the process for all others.
         self.spawn = partial(spawn_contained, tasks)
         self.started = clock()
+        self.window_starts: WindowStarts = {}
         self.configure()
 
     def configure(self) -> None:
@@ -79,6 +83,14 @@ class BotServices:
     def prefix(self, place: Place) -> str:
         """Return the command prefix in a place."""
         return self.behaviours.resolve(place).command_prefix
+
+    def scope_of(self, place: Place) -> Scope:
+        """Return the scope of readers in a place: the place itself, and its group of channels."""
+        return scope_of(place, self.networks.settings.channel_groups)
+
+    def hides(self, network: Network, who: Identity) -> bool:
+        """Return whether somebody wants nothing to be kept of them."""
+        return self.medium.log.opt_outs.opt_out_rules.hides_person(network.name, who)
 
     @property
     def web_address(self) -> str | None:

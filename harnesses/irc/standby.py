@@ -31,8 +31,8 @@ from harnesses.core.errors import TendrilError
 from harnesses.core.tendril.status import StatusFile
 from harnesses.irc.channel_settings import load_channel_settings
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.policy.requests import to_log_event
 from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.requests import to_log_event
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import Networks, follow

@@ -15,12 +15,12 @@ from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
 from harnesses.irc.channel_settings import load_channel_settings
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.reminder_delivery import say_reminder
+from harnesses.irc.questions.channel_view import find_owner, present_in
 from harnesses.irc.services import BotServices
 from harnesses.irc.standby import Failover
 from harnesses.irc.transport.networks import Networks, describe_absence, describe_presence, follow
 from llm.web.fetcher import Fetcher
-from storage.chat_log.event import Place
+from storage.chat_log.event import Identity, PendingEvent, Place
 from storage.db.errors import StorageError
 from storage.privacy.retention import expire
 from storage.queues.reminders import Reminder
@@ -33,6 +33,8 @@ _POLL_INTERVAL = 1.0  # seconds between status reports
 _MEASURE_INTERVAL = 30.0  # seconds between measurements for metrics, each with a PING
 _POLL_INTERVAL_WAITING = 0.1  # the same while a network is incomplete
 _DELIVERED = 3  # times the line budget: what an operator's job delivers is no reply in between
+_REMINDER_RETRY = timedelta(seconds=15)  # while we cannot write to the place of a reminder
+_ABSENT_RETRY = timedelta(minutes=2)  # while its owner is away
 _JOIN_TIMEOUT = 10.0  # seconds to wait for all channels once connected, before we speak anyway
 
 _log = structlog.get_logger()
@@ -130,7 +132,29 @@ class IrcTendril(Tendril):
     async def say_reminder(self, reminder: Reminder, text: str) -> timedelta | None:
         """Say a reminder on its channel, or privately to its owner; return the delay before the
         next try, None once it has been said."""
-        return await say_reminder(self.services, reminder, text)
+        services, owner, place = self.services, reminder.owner, reminder.place
+        network = self.networks.get(place.network)
+        if network is None:
+            return _REMINDER_RETRY
+        who, recipient = Identity(owner.nick, owner.user, owner.host, owner.account), place.channel
+        if reminder.private:
+            found = await find_owner(network, owner)
+            if found is None:
+                return _ABSENT_RETRY
+            who, recipient = found, found.nick
+            place = Place(network.name, who.room(network.fold))
+        elif not network.reaches(place.channel):
+            return _REMINDER_RETRY
+        target = services.sender.target(network, place)
+        target = replace(
+            target,
+            recipient=recipient,
+            nick=who.nick,
+            logged=target.logged and not services.hides(network, who),
+            # The line that asked for it, so that erasing that line erases this one too.
+            answers=PendingEvent.stored(reminder.question_event_id),
+        )
+        return None if await services.sender.say(target, text) else _REMINDER_RETRY
 
     async def until_speaking(self) -> None:
         """Wait until one network is connected, and has joined all its channels or had ten seconds
@@ -143,7 +167,7 @@ class IrcTendril(Tendril):
 
     def tools_for(self, door: Door) -> list[object]:
         """Return the owners of the tools of a question, which know who is on the channels now."""
-        present = door.log.present or self.events.log_views.present_in(door.log.scope)
+        present = door.log.present or present_in(self.services, door.log.scope)
         return super().tools_for(replace(door, log=replace(door.log, present=present)))
 
     def reload(self) -> str:

@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from harnesses.irc.commands.registry import Commands
+from harnesses.irc.event_handler import Commands
 from harnesses.irc.tendril import IrcTendril
 from harnesses.web.api import routes as api
 from harnesses.web.app import PAGES

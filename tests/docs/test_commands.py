@@ -9,7 +9,7 @@ from typing import Any, cast
 import typer
 
 from harnesses.cli import GROUP, app
-from harnesses.irc.commands.registry import Commands
+from harnesses.irc.event_handler import Commands
 from tests.docs.reference import ROOT
 
 TEXT = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.search.vectors import DIMENSIONS, MODEL
-from tests.harnesses.irc.commands.test_registry import alice_in, ask
+from tests.harnesses.irc.test_registry import alice_in, ask
 from tests.kit.agent_server import agent_server
 from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import ScriptedOpenAI

@@ -23,7 +23,7 @@ from storage.memory.memories import Memories, Memory, MemoryKind
 from storage.privacy.pending_erasures import PendingErasures
 from storage.queues.jobs import Jobs
 from tests.harnesses.core.tendril.test_base import small
-from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
+from tests.harnesses.irc.test_registry import NOBODY, alice_in
 from tests.kit.clock import ManualClock
 from tests.kit.command import terrarium
 from tests.kit.data_files import files_with

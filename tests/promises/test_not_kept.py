@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from harnesses.irc.policy.requests import without_key
+from harnesses.irc.requests import without_key
 from storage.runs.reader import newest_runs
-from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
+from tests.harnesses.irc.test_registry import NOBODY, alice_in
 from tests.kit.irc_client import IrcClient
 from tests.kit.irc_scene import Scene
 from tests.kit.irc_tendril import ROOM

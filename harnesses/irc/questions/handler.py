@@ -8,28 +8,50 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from textwrap import shorten
 
-from harnesses.core.commands.request import PrivateReply, Reply
+from harnesses.core.commands.request import (
+    FindCommand,
+    Medium,
+    ParsedCommand,
+    PrivateReply,
+    Reply,
+)
 from harnesses.core.rate_limit import TOO_MANY, ConcurrencyLimit
-from harnesses.core.services.peers import EMPTY_SCOPE
 from harnesses.core.services.question_tools import Door, PasteTools
-from harnesses.core.tendril.turn import Action, TurnRequest, TurnResult
+from harnesses.core.tendril.base import Tendril
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.operators import OPERATE, ChannelOperator
-from harnesses.irc.policy.requests import IrcRequest, payer_of, person_key, room_key
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.questions.channel_view import LogViews, persona_values, room_view
-from harnesses.irc.reminder_delivery import other_requester
-from harnesses.irc.replies.sender import LATE_AFTER, MessageSender, OutgoingLine, Target, may_change
+from harnesses.irc.protocol.message import sanitize
+from harnesses.irc.questions.channel_view import (
+    log_tools,
+    other_requester,
+    persona_values,
+    question_window,
+    readable_scope,
+    room_view,
+)
+from harnesses.irc.questions.unasked import UnaskedAnswers
+from harnesses.irc.requests import (
+    IrcRequest,
+    fold_place,
+    identity_of,
+    matches_any,
+    payer_of,
+    person_key,
+    room_key,
+    without_highlight,
+)
+from harnesses.irc.sender import LATE_AFTER, MessageSender, OutgoingLine, Target, may_change
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import LogWindow
-from llm.reading.reading import Reading
 from llm.skills.registry import TEACH
-from storage.chat_log.event import PendingEvent
+from storage.chat_log.event import Identity, PendingEvent, Place, Scope
 
 STILL_AT_IT = "still working on it, one moment."
 """The line that says so, while no tool says what is being done."""
@@ -120,16 +142,21 @@ class StreamingReply:
         self._target = replace(self._target, about=shown if self._is_late(self) else "")
 
 
-class QuestionHandler:
-    """The handler of the questions, and the runner of commands, of all people on all networks."""
+class IrcMedium(Medium[IrcRequest]):
+    """IRC as its commands see it, which puts the questions of all people on all networks."""
 
-    def __init__(self, services: BotServices, log_views: LogViews) -> None:
-        self._services, self.log_views = services, log_views
+    def __init__(self, services: BotServices, unasked: UnaskedAnswers) -> None:
+        self._services, self._unasked = services, unasked
         self._concurrency, self._progress = ConcurrencyLimit(), ProgressSigns(services)
         self._open: dict[StreamingReply, IrcRequest] = {}
         # The questions of each conversation with an open one, in order; one that is answered while
         # an earlier one still waits makes that one late.
         self._asked: dict[str, list[StreamingReply]] = {}
+
+    @property
+    def tendril(self) -> Tendril:
+        """The tendril."""
+        return self._services.tendril
 
     def follow(self, event: IrcEvent) -> None:
         """Drop the questions of somebody who has left, and answer who has changed nick by the new
@@ -161,9 +188,7 @@ class QuestionHandler:
         stopped = [self._services.turns.stop(name) for name in names]
         return any(stopped)
 
-    async def ask(
-        self, request: IrcRequest, command: Callable[[Reading], Awaitable[Action | None]]
-    ) -> Reply:
+    async def ask(self, request: IrcRequest, command: FindCommand) -> Reply:
         """Run the turn of a question, which delivers the answer itself, or the `command` that it
         asks for in plain words; return a refusal or ""."""
         services = self._services
@@ -188,7 +213,7 @@ class QuestionHandler:
                 await request.pending_event.wait_visible()
                 return await reply.finish(result)
 
-            window, line = self.log_views.for_question(request), request.pending_event
+            window, line = question_window(services, request), request.pending_event
             self._open[reply] = request
             self._asked.setdefault(conversation, []).append(reply)
             try:
@@ -242,7 +267,7 @@ class QuestionHandler:
             model=request.model or behaviour.model,
             private=request.private,
             keeps=request.pending_event.event is not None,  # not logged, so not remembered
-            origin=replace(request.origin, scope=self.log_views.readable_scope(request)),
+            origin=replace(request.origin, scope=self.readable_scope(request)),
         )
 
     def _tools(
@@ -256,13 +281,13 @@ class QuestionHandler:
         services, place = self._services, request.place
         settings, question = services.networks.settings, request.pending_event
         lifetime = timedelta(hours=settings.paste_hours)
-        scope = self.log_views.readable_scope(request) if logs else EMPTY_SCOPE
+        scope = self.readable_scope(request) if logs else Scope.from_places()
         address = functools.cache(lambda: services.web_address)
         pastes = PasteTools(
             services.sender.pastes, place, request.nick, lifetime, address, question
         )
         door = Door(  # the tools of every tendril; those of IRC alone follow
-            log=self.log_views.tools(place, scope, before),
+            log=log_tools(services, place, scope, before),
             address=address,
             requester=request.requester,
             find_other=functools.partial(other_requester, services, request),
@@ -275,6 +300,86 @@ class QuestionHandler:
         if settings.admin_tools and request.network.is_operator(place.channel):
             tools.append(ChannelOperator(request, services.audit))
         return tools
+
+    async def reply(self, request: IrcRequest, reply: Reply) -> None:
+        """Deliver a reply to the author of a request, unless it is empty."""
+        await self._services.sender.reply(request, reply)
+
+    def prefix(self, place: Place) -> str:
+        """Return what commands begin with in a place."""
+        return self._services.prefix(place)
+
+    def nicks(self, request: IrcRequest) -> Sequence[str]:
+        """Return our nicks on the network of a request, the present one first."""
+        return request.network.nick, request.network.settings.nick
+
+    def parse(self, text: str, nicks: Sequence[str], request: IrcRequest) -> ParsedCommand | None:
+        """Parse what was said in the place of a request, without its colour codes."""
+        return super().parse(sanitize(text), nicks, request)
+
+    def shown_nick(self, nick: str) -> str:
+        """Return a nick as it is shown without calling its owner."""
+        return without_highlight(nick)
+
+    def is_bridged(self, request: IrcRequest, who: Identity) -> bool:
+        """Return whether somebody has the mask of a relay, or shares user name and host with one
+        that is here."""
+        network, relays = request.network, self._services.networks.settings.relays
+        near = map(identity_of, network.roster.people())
+        return any(
+            matches_any(each, relays, network.fold)
+            for each in (who, *near)
+            if (each.user, each.host) == (who.user, who.host)
+        )
+
+    def members(self, request: IrcRequest) -> Sequence[str]:
+        """Return the nicks of those in the place of a request, none in private."""
+        if request.private and not request.network.is_channel(request.place.channel):
+            return ()
+        return request.network.roster.nicks(request.place.channel)
+
+    def readable_scope(self, request: IrcRequest) -> Scope:
+        """Return what the author of a request may read: in private also their channels."""
+        return readable_scope(self._services, request)
+
+    def model(self, request: IrcRequest) -> str:
+        """Return the name of the model in the place of a request."""
+        return self._services.behaviours.resolve(request.place).model
+
+    def persona(self, request: IrcRequest) -> str | None:
+        """Return the name of the persona there, None for that of the tendril."""
+        return self._services.behaviours.resolve(request.place).persona
+
+    def keeps(self, request: IrcRequest) -> bool:
+        """Return whether anything of a request may be remembered."""
+        # Without an event on a logged channel the line itself was not kept, as with "[nolog]".
+        logs = self._services.behaviours.resolve(request.place).logging
+        is_kept_out = logs and request.pending_event.event is None
+        return not (self._services.hides(request.network, request.who) or is_kept_out)
+
+    @property
+    def web_address(self) -> str | None:
+        """The base URL of the web pages for people on these networks; None while they have none."""
+        return self._services.web_address
+
+    def payer(self, request: IrcRequest) -> str:
+        """Return the name under which what an author asks is counted."""
+        return payer_of(request.network, request.who)
+
+    async def clear(self, request: IrcRequest) -> int:
+        """Delete the author's conversation, and forget their open question to everybody."""
+        place = fold_place(request.network, request.place.channel)
+        self._unasked.attention.drop(place, request.fold(request.nick))
+        return await super().clear(request)
+
+    async def more(self, request: IrcRequest) -> Reply:
+        """Send the rest of a long answer, or return what there is to say instead."""
+        sender = self._services.sender
+        if request.place in sender.streaming.values():
+            return PrivateReply("The answer is still being written; ask again when it is finished.")
+        if await sender.send_more(sender.target_of(request)):
+            return ""
+        return await super().more(request)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from harnesses.core.rate_limit import TokenBuckets
-from harnesses.irc.policy.requests import IrcRequest
+from harnesses.irc.requests import IrcRequest
 from harnesses.irc.services import BotServices
 from llm.web.errors import ExtraMissing, PageError
 from llm.web.links import without_punctuation

@@ -12,9 +12,9 @@ from dataclasses import replace
 from harnesses.core.chat import ask_later
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.tendril.turn import TurnResult
-from harnesses.irc.policy.requests import IrcRequest, scope_of
-from harnesses.irc.questions.handler import QuestionHandler
-from harnesses.irc.reminder_delivery import find_owner
+from harnesses.irc.questions.channel_view import find_owner
+from harnesses.irc.questions.handler import IrcMedium
+from harnesses.irc.requests import IrcRequest
 from harnesses.irc.services import BotServices
 from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow
@@ -32,8 +32,8 @@ _MAX_LINES = 5_000  # spoken lines since the last run that the model is shown
 class ScheduledQuestions:
     """The runner of scheduled questions."""
 
-    def __init__(self, services: BotServices, questions: QuestionHandler) -> None:
-        self._services, self._questions = services, questions
+    def __init__(self, services: BotServices, medium: IrcMedium) -> None:
+        self._services, self._medium = services, medium
 
     async def ask(self, reminder: Reminder) -> RunOutcome:
         """Ask a question in the name of its owner, and deliver the answer where it was scheduled.
@@ -51,7 +51,7 @@ class ScheduledQuestions:
             reminder.private or network.roster.member(place.channel, who.nick) is not None
         )
         who = who or Identity(owner.nick, owner.user, owner.host, owner.account)
-        if services.medium.log.opt_outs.opt_out_rules.hides_person(network.name, who):
+        if services.hides(network, who):
             return RunOutcome.ENDED
         if services.policy.is_ignored(network, who):
             return RunOutcome.ENDED
@@ -69,7 +69,7 @@ class ScheduledQuestions:
             private=reminder.private,
             who=who,
             words=reminder.text,
-            scope=scope_of(place, services.networks.settings.channel_groups),
+            scope=services.scope_of(place),
             pending_event=PendingEvent.stored(line, asked),
             admin=services.policy.is_admin(network, who),
             person=services.policy.key_of_person(network, who),
@@ -107,7 +107,7 @@ class ScheduledQuestions:
         recent = await window.recent(behaviour.max_context_messages)
         since = min([previous_due(reminder), *(event.time for event in recent[:1])])
         window = replace(window, since=since)
-        question = self._questions.turn_request(request, window, now)
+        question = self._medium.turn_request(request, window, now)
         abilities = f"{question.values['abilities']}\n\n{_SCHEDULED}"
         turn = replace(
             question,

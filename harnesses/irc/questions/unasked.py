@@ -18,9 +18,9 @@ from harnesses.core.commands.request import QUESTION_COMMANDS, ParsedCommand
 from harnesses.core.services.question_tools import Door
 from harnesses.core.services.shared_log import LoggedLine, is_public
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from harnesses.irc.policy.requests import IrcRequest, fold_place, room_key, scope_of
-from harnesses.irc.questions.channel_view import LogViews, persona_values
-from harnesses.irc.replies.sender import strip_address, to_plain, with_mark
+from harnesses.irc.questions.channel_view import log_tools, persona_values, window_before
+from harnesses.irc.requests import IrcRequest, fold_place, room_key
+from harnesses.irc.sender import strip_address, to_plain, with_mark
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.messages.message import NO_ASKER
@@ -36,8 +36,8 @@ class UnaskedAnswers:
 
     attention: Attention
 
-    def __init__(self, services: BotServices, log_views: LogViews) -> None:
-        self._services, self._log_views = services, log_views
+    def __init__(self, services: BotServices) -> None:
+        self._services = services
         self._would_say: dict[Place, str] = {}  # the latest text of test mode, by channel
 
     async def prepare(self) -> None:
@@ -120,8 +120,7 @@ class UnaskedAnswers:
         asked = next((line for _, line in reasons if line), None)
         room = room_key(place, network.fold)
         now = id_at(services.resources.clock.now())
-        scope = scope_of(place, services.networks.settings.channel_groups)
-        log_tools = self._log_views.tools(place, scope, now)
+        tools = log_tools(services, place, services.scope_of(place), now)
 
         async def deliver(result: TurnResult) -> bool:
             # An apology is not said: nobody has asked. Silence counts as delivered.
@@ -135,8 +134,8 @@ class UnaskedAnswers:
                 text=about_reasons(reasons),
                 person=services.policy.key_of_person(network, person) if asked else "",
                 room=room,
-                log_window=self._log_views.before(place, now),
-                tools=services.tools_for(Door(log=log_tools, address=lambda: services.web_address)),
+                log_window=window_before(services, place, now),
+                tools=services.tools_for(Door(log=tools, address=lambda: services.web_address)),
                 values=persona_values(network, place.channel, behaviour.command_prefix),
                 persona=behaviour.persona,
                 model=behaviour.model,

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harnesses.core.services.shared_log import split_lines
-from harnesses.irc.policy.requests import to_log_event
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.multiline import MAX_LINES, MAX_OPEN
+from harnesses.irc.requests import to_log_event
 from storage.chat_log.event import Place
 from tests.kit.irc_session import IN_CHANNEL, Story, inside
 

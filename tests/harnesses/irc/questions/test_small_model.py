@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm.answerers.answerers import CANNOT, COURTESIES, NOT_SAID, TAKEN_NOTE, TOO_SMALL
-from tests.harnesses.irc.commands.test_registry import alice_in, ask
+from tests.harnesses.irc.test_registry import alice_in, ask
 from tests.kit.irc_client import IrcClient
 from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import Answer, ScriptedOpenAI

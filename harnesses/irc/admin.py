@@ -9,10 +9,10 @@ import structlog
 
 from harnesses.core.commands.request import PrivateReply, Reply
 from harnesses.irc.channel_settings import key_of, value_of
-from harnesses.irc.policy.requests import IrcRequest, fold_place, mask_of
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.unasked import UnaskedAnswers
+from harnesses.irc.requests import IrcRequest, fold_place, mask_of
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import describe_problems

@@ -17,10 +17,10 @@ import structlog
 from harnesses.core.commands.request import PrivateReply, Reply
 from harnesses.core.text import counted
 from harnesses.irc.channel_settings import BehaviourResolver
-from harnesses.irc.policy.requests import IrcRequest, identity_of
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.protocol.events import Talk
 from harnesses.irc.protocol.message import LOST, ReceiptStatus, sanitize
+from harnesses.irc.requests import IrcRequest, identity_of
 from harnesses.irc.session.session import utc_now
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harnesses.irc.replies.sender import may_change, plain_lines, prose, to_plain
+from harnesses.irc.sender import may_change, plain_lines, prose, to_plain
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.memory.memories import MemoryKind
-from tests.harnesses.irc.commands.test_privacy import texts
-from tests.harnesses.irc.commands.test_registry import NOBODY, OTHER, alice_in, ask
-from tests.harnesses.irc.commands.test_reminders import HOUR, MINUTE, NOON, world
+from tests.harnesses.irc.test_privacy import texts
+from tests.harnesses.irc.test_registry import NOBODY, OTHER, alice_in, ask
+from tests.harnesses.irc.test_reminders import HOUR, MINUTE, NOON, world
 from tests.kit.clock import ManualClock
 from tests.kit.irc_client import irc_member
 from tests.kit.irc_tendril import ROOM, person

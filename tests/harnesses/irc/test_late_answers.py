@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.irc.replies.sender import GIVEN_UP_AFTER, LATE_AFTER
+from harnesses.irc.sender import GIVEN_UP_AFTER, LATE_AFTER
 from harnesses.irc.tendril import IrcTendril
 from terrarium.backoff import Backoff
 from tests.kit.irc_client import irc_client, irc_member

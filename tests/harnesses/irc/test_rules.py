@@ -17,7 +17,8 @@ from harnesses.irc.channel_settings import (
     key_of,
     value_of,
 )
-from harnesses.irc.policy.requests import (
+from harnesses.irc.protocol.message import sanitize
+from harnesses.irc.requests import (
     BotLoopDetector,
     IrcRequest,
     RequestPolicy,
@@ -27,7 +28,6 @@ from harnesses.irc.policy.requests import (
     scope_of,
     status_of,
 )
-from harnesses.irc.protocol.message import sanitize
 from harnesses.irc.settings import IrcSettings, NetworkSettings
 from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import Networks

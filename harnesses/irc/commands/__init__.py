@@ -1,1 +1,0 @@
-"""The commands that people give on IRC."""

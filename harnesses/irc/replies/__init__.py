@@ -1,1 +1,0 @@
-"""Replies on their way to a channel: split, streamed, delivered."""
