@@ -10,13 +10,30 @@ import structlog
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import ACCEPTED, Message, Receipt, ReceiptStatus, is_nick
 from harnesses.irc.session import channels, nick, registration
-from harnesses.irc.session.session import MAX_AHEAD, Handlers, Session, tagged_time
+from harnesses.irc.session.session import (
+    MAX_AHEAD,
+    MULTILINE,
+    Batch,
+    Handlers,
+    Session,
+    tagged_time,
+)
 from terrarium import __version__
 
 log = structlog.get_logger()
 
 HISTORY_BATCHES = frozenset({"chathistory", "playback", "znc.in/playback"})
 """Types of batches that contain history."""
+
+CONCAT = "draft/multiline-concat"
+"""The tag of a line that continues the previous one without a line break."""
+
+MAX_LINES, MAX_CHARACTERS = 100, 64 * 1024
+"""Limits of one multiline message (https://ircv3.net/specs/extensions/multiline), which is a batch
+with one PRIVMSG or NOTICE per line. Lines beyond them are passed on as single messages."""
+
+MAX_OPEN = 20
+"""Maximum number of open multiline batches; it bounds the memory that a server can make us use."""
 
 BIP_SOURCE = "bip@b.i.p"
 """The `user@host` under which the bouncer bip replays its backlog."""
@@ -40,12 +57,47 @@ HANDLERS = Handlers(channels.HANDLERS | registration.HANDLERS | nick.HANDLERS)
 
 
 def receive(session: Session, message: Message) -> list[IrcEvent]:
-    """Process a received message; return the resulting events, in order."""
-    # Only lines of a batch can be part of a multiline message; others bypass the assembler.
-    if message.command == "BATCH" or "batch" in message.tags:
-        whole = session.multiline.feed(message)
-        return [event for each in whole for event in _handle(session, each)]
-    return _handle(session, message)
+    """Process a received message; return the resulting events, in order.
+
+    The lines of an open multiline batch are held back until its end.
+    """
+    batch = session.batches.get(message.tags.get("batch", ""))
+    if batch is None or batch.opening is None or not _continues(batch.opening, batch, message):
+        return _handle(session, message)
+    batch.lines.append(message)
+    characters = sum(len(line.param(1)) for line in batch.lines)
+    if len(batch.lines) < MAX_LINES and characters < MAX_CHARACTERS:
+        return []
+    # A full message is delivered as it is; further lines of its batch are single messages.
+    return _handle(session, _take_whole(batch))
+
+
+def _continues(opening: Message, batch: Batch, message: Message) -> bool:
+    """Return whether a line of a multiline batch is part of its message."""
+    # All lines must have the same command, source and target, so that no line is attributed to
+    # another sender. CTCP is left to be handled as a message by itself.
+    first = batch.lines[0] if batch.lines else message
+    return (
+        message.command in _TALK
+        and not message.param(1).startswith("\x01")
+        and message.param(0) == opening.param(2)
+        and (message.command, message.source) == (first.command, first.source)
+    )
+
+
+def _take_whole(batch: Batch) -> Message:
+    """Return the message of the lines of a multiline batch, which takes no further ones."""
+    opening, batch.opening = batch.opening, None
+    first, *others = batch.lines
+    batch.lines = []
+    # CONCAT marks what the sender had to split, as it was too long for one IRC line.
+    text = first.param(1) + "".join(
+        ("" if CONCAT in line.tags else "\n") + line.param(1) for line in others
+    )
+    # Tags of the batch (time, msgid) override those of its first line.
+    tags = {name: value for name, value in first.tags.items() if name not in ("batch", CONCAT)}
+    tags |= opening.tags if opening else {}
+    return Message(first.command, (first.param(0), text), first.source, tags)
 
 
 def _handle(session: Session, message: Message) -> list[IrcEvent]:
@@ -180,15 +232,20 @@ def _answer_ctcp(session: Session, message: Message, query: str, argument: str) 
 
 
 @HANDLERS.on("BATCH")
-def _batch(session: Session, message: Message) -> None:
+def _batch(session: Session, message: Message) -> list[IrcEvent]:
     # https://ircv3.net/specs/extensions/batch: "+ref" opens, "-ref" closes. A batch nested in a
     # batch of history is history too, whatever its own type.
-    reference = message.param(0)
-    if reference.startswith("+"):
+    reference, kind = message.param(0)[1:], message.param(1)
+    if message.param(0).startswith("+"):
         outer = session.batch_type(message)
-        session.batches[reference[1:]] = outer if outer in HISTORY_BATCHES else message.param(1)
-    else:
-        session.batches.pop(reference[1:], None)
+        batch = Batch(outer if outer in HISTORY_BATCHES else kind)
+        collecting = [each for each in session.batches.values() if each.opening]
+        if kind == MULTILINE and len(collecting) < MAX_OPEN:
+            batch.opening = message
+        session.batches[reference] = batch
+        return []
+    ended = session.batches.pop(reference, None)
+    return _handle(session, _take_whole(ended)) if ended and ended.lines else []
 
 
 @HANDLERS.on("PING")

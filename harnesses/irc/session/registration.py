@@ -12,9 +12,8 @@ from dataclasses import replace
 import structlog
 
 from harnesses.irc.protocol.message import Message, Source, parse
-from harnesses.irc.protocol.multiline import MULTILINE
 from harnesses.irc.session import channels, nick
-from harnesses.irc.session.session import ECHO, Handlers, QueuedMessage, Session
+from harnesses.irc.session.session import ECHO, MULTILINE, Handlers, QueuedMessage, Session
 from harnesses.irc.session.sts import Sts
 
 log = structlog.get_logger()

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import ACCEPTED, LOST, ISupport, Message, Receipt, Source, parse
-from harnesses.irc.protocol.multiline import MultilineAssembler
 from harnesses.irc.session.sasl import Sasl, mechanisms
 from harnesses.irc.session.sts import Sts
 from harnesses.irc.settings import NetworkSettings
@@ -40,6 +39,9 @@ ECHO = frozenset({"echo-message", "labeled-response"})
 """Capabilities with which the server acknowledges our lines. They are requested only together:
 without a label, the echo of a line of ours cannot be told from a line that another client of the
 same bouncer sends in our name."""
+
+MULTILINE = "draft/multiline"
+"""The capability and the type of the batch of a multiline message."""
 
 _BOUNCERS = ("znc.in/", "soju.im/")
 
@@ -98,6 +100,15 @@ class PendingLine:
     target: str
     is_labelled: bool
     done: Callable[[Receipt], None]
+
+
+@dataclass(slots=True)
+class Batch:
+    """An open batch; while one collects a multiline message, its `opening` and the lines so far."""
+
+    type: str
+    opening: Message | None = None
+    lines: list[Message] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -357,11 +368,10 @@ class Session:
         self.pending_lines: dict[str, PendingLine] = {}
         self.pings: dict[str, Callable[[], None]] = {}
         self._numbers = itertools.count(1)
-        self.multiline = MultilineAssembler()
         self.is_attaching = False
         self.replayed: deque[tuple[str, str, datetime]] = deque(maxlen=MAX_REPLAYED)
         self.whois_queries: dict[str, Whois] = {}
-        self.batches: dict[str, str] = {}
+        self.batches: dict[str, Batch] = {}
         self.join_refusals: dict[str, JoinRefusal] = {}
         self.asked_channels: set[str] = set()
         self.uninvited: set[str] = set()
@@ -513,7 +523,8 @@ class Session:
 
     def batch_type(self, message: Message) -> str | None:
         """Return the type of the batch that contains `message`, or None."""
-        return self.batches.get(message.tags.get("batch", ""))
+        batch = self.batches.get(message.tags.get("batch", ""))
+        return batch.type if batch else None
 
     def event(
         self, kind: EventType, message: Message, channel: str | None, target: str, text: str = ""

@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import ACCEPTED, Receipt, ReceiptStatus
-from harnesses.irc.protocol.multiline import MULTILINE
-from harnesses.irc.session.session import Member
+from harnesses.irc.session.session import MULTILINE, Member
 from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, echoing, inside
 
 

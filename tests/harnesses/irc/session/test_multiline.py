@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from harnesses.core.services.shared_log import split_lines
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.multiline import MAX_LINES, MAX_OPEN
 from harnesses.irc.requests import to_log_event
+from harnesses.irc.session.handlers import MAX_LINES, MAX_OPEN
 from storage.chat_log.event import Place
 from tests.kit.irc_session import IN_CHANNEL, Story, inside
 
