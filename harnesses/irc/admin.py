@@ -48,7 +48,7 @@ class AdminCommands:
             request.network.join(channel, key.strip())
         except InvalidMessage:
             return PrivateReply("Which channel? Write: join #channel, and its key if it has one.")
-        await self._services.overrides.set_joined(fold_place(request.network, channel), key.strip())
+        await self._services.live.set_joined(fold_place(request.network, channel), key.strip())
         await self._note(request, "join", channel)
         return PrivateReply(f"I am joining {channel}.")
 
@@ -60,17 +60,17 @@ class AdminCommands:
             request.network.part(channel, reason)
         except InvalidMessage:
             return PrivateReply("Which channel? Write: part #channel.")
-        await self._services.overrides.set_joined(fold_place(request.network, channel), None)
+        await self._services.live.set_joined(fold_place(request.network, channel), None)
         await self._note(request, "part", channel, reason)
         return PrivateReply(f"I have left {channel}.")
 
     async def ignore(self, request: IrcRequest) -> Reply:
         """ignore [NICK or MASK]: ignore a person; without one, list who is ignored"""
         if not request.words:
-            masks = self._services.overrides.ignored.get(request.network.name, ())
+            masks = self._services.live.ignored.get(request.network.name, ())
             return PrivateReply(f"Ignored: {', '.join(masks) or 'nobody'}.")
         mask = mask_of(request.words.split()[0])
-        await self._services.overrides.set_ignored(request.network.name, mask, on=True)
+        await self._services.live.set_ignored(request.network.name, mask, on=True)
         await self._note(request, "ignore", mask)
         return PrivateReply(f"I now ignore {mask}.")
 
@@ -79,7 +79,7 @@ class AdminCommands:
         if not request.words:
             return PrivateReply("Whom? Write: unignore NICK, or the mask.")
         mask = mask_of(request.words.split()[0])
-        if not await self._services.overrides.set_ignored(request.network.name, mask, on=False):
+        if not await self._services.live.set_ignored(request.network.name, mask, on=False):
             return PrivateReply(f"{mask} is not on the list.")
         await self._note(request, "unignore", mask)
         return PrivateReply(f"I no longer ignore {mask}.")
@@ -93,8 +93,8 @@ class AdminCommands:
             channel, words = words[0], " ".join(words[1:]).split(maxsplit=1)
         if not words:
             place = fold_place(network, channel)
-            behaviour = self._services.behaviours.resolve(place)
-            sources = self._services.behaviours.sources(place)
+            behaviour = self._services.live.resolve(place)
+            sources = self._services.live.sources(place)
             shown = []
             for key in type(behaviour).__slots__:
                 value, (_, source) = getattr(behaviour, key), sources.get(key, ("", "default"))
@@ -125,7 +125,7 @@ class AdminCommands:
             f"up {up}",
             f"lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'}",
             f"{services.turns.pending} in the queue",
-            f"model {services.behaviours.resolve(request.place).model}",
+            f"model {services.live.resolve(request.place).model}",
             f"{own.accounting.today():,} tokens today",
             self._unasked.admin_summary(fold_place(network, request.place.channel)),
         ]
@@ -143,12 +143,11 @@ class AdminCommands:
     async def _set(self, request: IrcRequest, channel: str, word: str, text: str) -> str:
         key, place = key_of(word), fold_place(request.network, channel)
         if not text:
-            return f"{key} is {_shown(getattr(self._services.behaviours.resolve(place), key))}."
+            return f"{key} is {_shown(getattr(self._services.live.resolve(place), key))}."
         value = None if text == _RESET else value_of(key, text)
         if key == "persona" and value:
             self._services.resources.configuration.prompts.personas.require(value)
-        await self._services.overrides.set_value(place, key, None if value is None else str(value))
-        self._services.behaviours.set_value(place, key, value)
+        await self._services.live.set_value(place, key, value)
         if key == "proactive" and channel != EVERYWHERE:  # it ends the silence after a kick there
             await self._unasked.mute(place, muted=False)
         await self._note(request, "set", key, text)
@@ -174,7 +173,7 @@ async def follow_invite(services: BotServices, network: Network, event: IrcEvent
     network.join(channel)
     place = fold_place(network, channel)
     try:
-        await services.overrides.set_joined(place, "")
+        await services.live.set_joined(place, "")
         await services.audit.add(AuditEntry(place, str(who), "join", channel, "invited"))
     except StorageError as error:  # followed until a restart; nobody waits for a reply
         _log.error("irc.invite_not_kept", network=network.name, error=str(error))

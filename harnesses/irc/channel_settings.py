@@ -1,4 +1,4 @@
-"""Settings of a channel, resolved from defaults, the configuration file and admin overrides."""
+"""Settings of a channel, resolved from defaults, the configuration file and what admins set."""
 
 from __future__ import annotations
 
@@ -63,67 +63,6 @@ class ChannelBehaviour:
     titles: bool = False
 
 
-class BehaviourResolver:
-    """The effective settings of every place, which `resolve` returns; the channel of that may be
-    unfolded, and a status room (`@#c`) has the settings of its channel.
-
-    Precedence, highest first: the channel as set by an admin, the channel in the file, "*" as set
-    by an admin, "*" in the file, the defaults. `set_live` has the values that admins have set, by
-    folded place.
-    """
-
-    def __init__(self, set_live: Mapping[Place, Mapping[str, Any]]) -> None:
-        self._live = {place: dict(values) for place, values in set_live.items()}
-        self._files: dict[str, dict[str, dict[str, Any]]] = {}
-        self._defaults: dict[str, ChannelBehaviour] = {}
-        self._folds: dict[str, Casemap] = {}
-        # For each line that is heard; bounded, as each private conversation is a place too.
-        self._cached = lru_cache(maxsize=1_000)(self._resolve)
-        self.resolve: Callable[[Place], ChannelBehaviour] = self._cached
-
-    def configure(
-        self,
-        network: str,
-        default: ChannelBehaviour,
-        file: Mapping[str, ChannelKeys],
-        fold: Casemap,
-    ) -> None:
-        """Set the defaults, the file's channel tables and the casemapping of a network."""
-        self._defaults[network], self._folds[network] = default, fold
-        self._files[network] = {
-            name: keys.model_dump(exclude_none=True) for name, keys in file.items()
-        }
-        self._cached.cache_clear()
-
-    def _resolve(self, place: Place) -> ChannelBehaviour:
-        channel = channel_of_room(place.channel)
-        place = Place(place.network, self._folds[place.network](channel))
-        values = {key: value for key, (value, _) in self.sources(place).items()}
-        return replace(self._defaults[place.network], **values)
-
-    def sources(self, place: Place) -> dict[str, tuple[Any, str]]:
-        """Return the value and the origin of each setting of a folded place that is not the
-        default, by key."""
-        found: dict[str, tuple[Any, str]] = {}
-        fold, tables = self._folds[place.network], self._files[place.network].items()
-        # Later values win, hence lowest precedence first.
-        for channel in (EVERYWHERE, place.channel):
-            file = next((values for name, values in tables if fold(name) == channel), {})
-            live = self._live.get(Place(place.network, channel), {})
-            for values, how in ((file, "file"), (live, "set")):
-                found |= {key: (v, f"{how} for {channel}") for key, v in values.items()}
-        return found
-
-    def set_value(self, place: Place, key: str, value: Any) -> None:
-        """Set a key of a folded place; None removes the override."""
-        values = self._live.setdefault(place, {})
-        if value is None:
-            values.pop(key, None)
-        else:
-            values[key] = value
-        self._cached.cache_clear()
-
-
 def key_of(word: str) -> str:
     """Return the key that a word names: in full, or by one of its parts between underscores.
 
@@ -146,43 +85,85 @@ def value_of(key: str, text: str) -> Any:
         raise ValueError(f"{key}: {error.errors(include_url=False)[0]['msg']}") from error
 
 
-async def load_channel_settings(database: Database) -> tuple[BehaviourResolver, AdminOverrides]:
-    """Load what admins have stored: their channel settings and their other overrides.
-
-    Raises StorageError.
-    """
-    stored = ChannelSettings(database)
-    overrides, live = AdminOverrides(stored), dict[Place, dict[str, Any]]()
-    for place, values in (await stored.all()).items():
-        overrides.restore(place, values)
-        for key in values.keys() & ChannelKeys.model_fields.keys():
-            with suppress(ValueError):  # stored by another version: use the file's value
-                live.setdefault(place, {})[key] = value_of(key, values[key])
-    return BehaviourResolver(live), overrides
-
-
 _IGNORED, _JOINED = "ignored", "joined"
 _LEFT = "-"  # stored in place of a channel's key once we were told to leave
 
 
-class AdminOverrides:
-    """Decisions of admins that outlast a restart: ignored people, and channels joined or left.
+class LiveSettings:
+    """The settings of every place and the decisions of admins, which outlast a restart.
 
-    `ignored` are the masks of ignored people by network. Channels are folded. `set_value` also
-    stores the settings of `BehaviourResolver`.
+    Precedence, highest first: the channel as set by an admin, the channel in the file, "*" as set
+    by an admin, "*" in the file, the defaults. `resolve` returns the effective settings of a place,
+    whose channel may be unfolded; a status room (`@#c`) has those of its channel. Elsewhere places
+    are folded. `ignored` are the masks of ignored people by network.
     """
 
-    def __init__(self, stored: ChannelSettings) -> None:
+    def __init__(self, stored: ChannelSettings, values: Mapping[Place, Mapping[str, str]]) -> None:
         self._stored = stored
         self.ignored: dict[str, list[str]] = {}
         self._joined: dict[Place, str] = {}
+        self._set: dict[Place, dict[str, Any]] = {}
+        for place, kept in values.items():
+            if masks := kept.get(_IGNORED):
+                self.ignored[place.network] = masks.split()
+            if _JOINED in kept:
+                self._joined[place] = kept[_JOINED]
+            for key in kept.keys() & ChannelKeys.model_fields.keys():
+                with suppress(ValueError):  # stored by another version: use the file's value
+                    self._set.setdefault(place, {})[key] = value_of(key, kept[key])
+        self._files: dict[str, dict[str, dict[str, Any]]] = {}
+        self._defaults: dict[str, ChannelBehaviour] = {}
+        self._folds: dict[str, Casemap] = {}
+        # For each line that is heard; bounded, as each private conversation is a place too.
+        self._cached = lru_cache(maxsize=1_000)(self._resolve)
+        self.resolve: Callable[[Place], ChannelBehaviour] = self._cached
 
-    def restore(self, place: Place, values: Mapping[str, str]) -> None:
-        """Take over the decisions among the stored values of a place."""
-        if masks := values.get(_IGNORED):
-            self.ignored[place.network] = masks.split()
-        if _JOINED in values:
-            self._joined[place] = values[_JOINED]
+    @classmethod
+    async def load(cls, database: Database) -> LiveSettings:
+        """Load what admins have decided. Raises StorageError."""
+        stored = ChannelSettings(database)
+        return cls(stored, await stored.all())
+
+    def configure(
+        self,
+        network: str,
+        default: ChannelBehaviour,
+        file: Mapping[str, ChannelKeys],
+        fold: Casemap,
+    ) -> None:
+        """Set the defaults, the file's channel tables and the casemapping of a network."""
+        self._defaults[network], self._folds[network] = default, fold
+        self._files[network] = {
+            name: keys.model_dump(exclude_none=True) for name, keys in file.items()
+        }
+        self._cached.cache_clear()
+
+    def _resolve(self, place: Place) -> ChannelBehaviour:
+        channel = channel_of_room(place.channel)
+        place = Place(place.network, self._folds[place.network](channel))
+        values = {key: value for key, (value, _) in self.sources(place).items()}
+        return replace(self._defaults[place.network], **values)
+
+    def sources(self, place: Place) -> dict[str, tuple[Any, str]]:
+        """Return the value and the origin of each setting that is not the default, by key."""
+        found: dict[str, tuple[Any, str]] = {}
+        fold, tables = self._folds[place.network], self._files[place.network].items()
+        # Later values win, hence lowest precedence first.
+        for channel in (EVERYWHERE, place.channel):
+            file = next((values for name, values in tables if fold(name) == channel), {})
+            live = self._set.get(Place(place.network, channel), {})
+            for values, how in ((file, "file"), (live, "set")):
+                found |= {key: (v, f"{how} for {channel}") for key, v in values.items()}
+        return found
+
+    async def set_value(self, place: Place, key: str, value: Any) -> None:
+        """Set a key of a place; None removes what an admin has set. Raises StorageError."""
+        await self._stored.put(place, key, None if value is None else str(value))
+        values = self._set.setdefault(place, {})
+        values.pop(key, None)
+        if value is not None:
+            values[key] = value
+        self._cached.cache_clear()
 
     def channels(self, network: str) -> dict[str, str | None]:
         """Return the key (or "") of each channel to join; None for a channel to stay out of."""
@@ -192,23 +173,20 @@ class AdminOverrides:
             if place.network == network
         }
 
+    async def set_joined(self, place: Place, key: str | None) -> None:
+        """Store that a restart is to join a channel with a key or "", or, with None, is not to join
+        it, even if the file names it. Raises StorageError."""
+        # The blank keeps a channel whose key is "-" apart from `_LEFT`.
+        self._joined[place] = _LEFT if key is None else f" {key}"
+        await self._stored.put(place, _JOINED, self._joined[place])
+
     async def set_ignored(self, network: str, mask: str, *, on: bool) -> bool:
-        """Add an ignore mask, or remove it unless `on`; return False if nothing has changed."""
+        """Add an ignore mask, or remove it unless `on`; return False if nothing has changed.
+        Raises StorageError."""
         masks = self.ignored.get(network, [])
         if (mask in masks) == on:
             return False
         masks = [*masks, mask] if on else [each for each in masks if each != mask]
         self.ignored[network] = masks
-        await self.set_value(Place(network, EVERYWHERE), _IGNORED, " ".join(masks) or None)
+        await self._stored.put(Place(network, EVERYWHERE), _IGNORED, " ".join(masks) or None)
         return True
-
-    async def set_joined(self, place: Place, key: str | None) -> None:
-        """Store that a restart is to join a channel with a key or "", or, with None, is not to join
-        it, even if the file names it."""
-        # The blank keeps a channel whose key is "-" apart from `_LEFT`.
-        self._joined[place] = _LEFT if key is None else f" {key}"
-        await self.set_value(place, _JOINED, self._joined[place])
-
-    async def set_value(self, place: Place, key: str, value: str | None) -> None:
-        """Store a value under any key of a place; None deletes it. Raises StorageError."""
-        await self._stored.put(place, key, value)

@@ -104,7 +104,7 @@ class EventHandler:
         if event.type == "REDACT":
             services.spawn(services.medium.privacy.redact(heard.place, event.text))
             return
-        behaviour = services.behaviours.resolve(heard.place)
+        behaviour = services.live.resolve(heard.place)
         if event.batch_type:
             # A line that is never answered: a replayed one, or one beyond the limits of a multiline
             # message. The rules of what is logged are those for live lines.

@@ -17,7 +17,7 @@ import structlog
 
 from harnesses.core.commands.request import CommandRequest, ParsedCommand, parse_command
 from harnesses.core.rate_limit import TokenBuckets
-from harnesses.irc.channel_settings import AdminOverrides
+from harnesses.irc.channel_settings import LiveSettings
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Casemap, is_nick, sanitize
 from harnesses.irc.session.session import Member
@@ -137,10 +137,8 @@ class RequestPolicy:
     `clock` returns monotonic seconds.
     """
 
-    def __init__(
-        self, networks: Networks, overrides: AdminOverrides, clock: Callable[[], float]
-    ) -> None:
-        self._networks, self._overrides = networks, overrides
+    def __init__(self, networks: Networks, live: LiveSettings, clock: Callable[[], float]) -> None:
+        self._networks, self._live = networks, live
         self._loop_detector = BotLoopDetector(clock)
         self._explained = TokenBuckets(1.0, clock, refusals_cost=False)
         self._keys: OrderedDict[tuple[str, str], str] = OrderedDict()  # of people, by private room
@@ -289,7 +287,7 @@ class RequestPolicy:
 
         Admins themselves never are.
         """
-        masks = [*self._settings.ignore, *self._overrides.ignored.get(network.name, ())]
+        masks = [*self._settings.ignore, *self._live.ignored.get(network.name, ())]
         return matches_any(who, masks, network.fold) and not self.is_admin(network, who)
 
 

@@ -16,7 +16,7 @@ import structlog
 
 from harnesses.core.commands.request import PrivateReply, Reply
 from harnesses.core.text import counted
-from harnesses.irc.channel_settings import BehaviourResolver
+from harnesses.irc.channel_settings import LiveSettings
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.protocol.events import Talk
 from harnesses.irc.protocol.message import LOST, ReceiptStatus, sanitize
@@ -118,7 +118,7 @@ class ComposedAnswer:
 
 
 class MessageSender:
-    """The sender of texts to channels and people, under the settings in `behaviours`.
+    """The sender of texts to channels and people, under the `live` settings.
 
     `settings` returns those of the tendril, which a reload replaces, `web_address` the base URL of
     pastes, None while nobody could open one. `streaming` has the replies that are begun and not
@@ -129,11 +129,11 @@ class MessageSender:
         self,
         log: ChatLog,
         pastes: Pastes,
-        behaviours: BehaviourResolver,
+        live: LiveSettings,
         settings: Callable[[], IrcSettings],
         web_address: Callable[[], str | None],
     ) -> None:
-        self._log, self.pastes, self._behaviours = log, pastes, behaviours
+        self._log, self.pastes, self._live = log, pastes, live
         self._settings, self._web_address = settings, web_address
         self._waiting = 0
         self.streaming: WeakKeyDictionary[object, Place] = WeakKeyDictionary()
@@ -143,7 +143,7 @@ class MessageSender:
     def target(self, network: Network, place: Place) -> Target:
         """Return the target of an unasked message to a place. A private one still needs its
         `recipient`, as the name of a private room is no nick."""
-        behaviour = self._behaviours.resolve(place)
+        behaviour = self._live.resolve(place)
         return Target(
             network=network,
             place=place,

@@ -7,11 +7,11 @@ from functools import partial
 
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import web_address
-from harnesses.irc.channel_settings import AdminOverrides, BehaviourResolver, ChannelBehaviour
+from harnesses.irc.channel_settings import ChannelBehaviour, LiveSettings
 from harnesses.irc.requests import RequestPolicy, scope_of
 from harnesses.irc.sender import MessageSender
 from harnesses.irc.transport.network import Network
-from harnesses.irc.transport.networks import Networks
+from harnesses.irc.transport.networks import Networks, follow
 from llm.prompt.log_window import WindowStarts
 from llm.web.fetcher import Fetcher
 from llm.web.reader import TITLE_LIMITS
@@ -26,8 +26,8 @@ class BotServices:
 
     - `resources` are the model and the tables of the `tendril`, `medium` its log, reminders and
       other services, `turns` its questions; `tools_for` and `reload` are those of `Tendril`.
-    - `behaviours` are the effective settings of each channel, `overrides` the other decisions of
-      admins; `policy` decides who is answered.
+    - `live` are the settings of each channel and the decisions of admins; `policy` decides who is
+      answered.
     - `fetcher` fetches pages for their titles.
     - `spawn` starts a background task of `tasks`, whose errors are logged.
     - `started` is the event loop's time at startup.
@@ -41,7 +41,7 @@ class BotServices:
         networks: Networks,
         fetcher: Fetcher | None,
         tasks: asyncio.TaskGroup,
-        stored: tuple[BehaviourResolver, AdminOverrides],
+        live: LiveSettings,
     ) -> None:
         clock = asyncio.get_running_loop().time
         self.tendril = tendril
@@ -49,13 +49,13 @@ class BotServices:
         self.medium, self.log = tendril.medium_services, tendril.log.chat_log
         self.tools_for, self.reload = tendril.tools_for, tendril.reload
         self.networks, self.fetcher = networks, fetcher or Fetcher(limits=TITLE_LIMITS)
-        self.behaviours, self.overrides = stored
+        self.live = live
         self.audit = AuditLog(tendril.database)
-        self.policy = RequestPolicy(networks, self.overrides, clock)
+        self.policy = RequestPolicy(networks, live, clock)
         self.sender = MessageSender(
             tendril.log.chat_log,
             Pastes(tendril.database),
-            self.behaviours,
+            live,
             # Evaluated at each use, as a reload changes them.
             lambda: networks.settings,
             lambda: self.web_address,
@@ -64,7 +64,15 @@ class BotServices:
         self.spawn = partial(spawn_contained, tasks)
         self.started = clock()
         self.window_starts: WindowStarts = {}
+        follow(networks, live)
         self.configure()
+
+    @classmethod
+    async def open(
+        cls, tendril: Tendril, networks: Networks, fetcher: Fetcher | None, tasks: asyncio.TaskGroup
+    ) -> BotServices:
+        """Return the services, with what admins have decided. Raises StorageError."""
+        return cls(tendril, networks, fetcher, tasks, await LiveSettings.load(tendril.database))
 
     def configure(self) -> None:
         """Apply the current settings of networks and agent to the policy and to all channels."""
@@ -78,11 +86,11 @@ class BotServices:
                 max_context_messages=agent.max_context_messages,
                 persona=network.settings.persona,
             )
-            self.behaviours.configure(name, default, network.settings.channel, network.fold)
+            self.live.configure(name, default, network.settings.channel, network.fold)
 
     def prefix(self, place: Place) -> str:
         """Return the command prefix in a place."""
-        return self.behaviours.resolve(place).command_prefix
+        return self.live.resolve(place).command_prefix
 
     def scope_of(self, place: Place) -> Scope:
         """Return the scope of readers in a place: the place itself, and its group of channels."""

@@ -29,17 +29,17 @@ import structlog
 from harnesses.core.commands.request import QUESTION_COMMANDS, UNLOGGED
 from harnesses.core.errors import TendrilError
 from harnesses.core.tendril.status import StatusFile
-from harnesses.irc.channel_settings import load_channel_settings
+from harnesses.irc.channel_settings import LiveSettings
 from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.requests import to_log_event
 from harnesses.irc.services import BotServices
-from harnesses.irc.transport.network import Network
+from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.networks import Networks, follow
 from storage.chat_log.event import PendingEvent
-from storage.db.database import Address, Database
+from storage.db.database import Database
 from storage.db.errors import StorageError, Unavailable
-from storage.log import ChatLog, find_logged
+from storage.log import find_logged
 from storage.queues.leases import Lease, LeaseLost, Leases, Renewal
 from terrarium.supervision import root_cause, told_to_stop
 
@@ -73,12 +73,11 @@ class Standby:
     The networks send messages only while we hold them. Events are buffered until `pass_on`.
     """
 
-    def __init__(self, database: Database, networks: Mapping[str, Network]) -> None:
+    def __init__(self, database: Database, networks: Networks, status: StatusFile) -> None:
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        self._database, self._networks = database, networks
+        self._database, self._networks, self._status = database, networks, status
         self.leases = Leases(database, holder)
         self._names = {name: f"{LEASE_PREFIX}{name}" for name in networks}
-        self._wanted = {name: network.settings for name, network in networks.items()}
         self._time = asyncio.get_running_loop().time
         self._valid_until = 0.0
         self._watermark: float | None = None
@@ -86,13 +85,50 @@ class Standby:
         self._leases_read_at = 0.0
         self._buffer: deque[tuple[float, IrcEvent]] = deque(maxlen=MAX_BUFFERED)
         self._pass_on: Callable[[IrcEvent], None] | None = None
-        self.is_connected = False
+        self._is_connected = False
         for network in networks.values():
             network.restrict(self.is_active)
 
     def is_active(self) -> bool:
         """Return whether we may send messages: no other process can hold the leases now."""
         return self._time() < self._valid_until
+
+    async def run(self, run_active: Callable[[], Work]) -> None:
+        """Stand by until no other process is active, then run `run_active` under the leases.
+
+        Returns when `run_active` does, or when told to stop during standby. Raises what
+        `run_active` raises, StorageError, and LeaseLost if another process has taken over.
+        """
+        started: list[asyncio.Task[None]] = []
+        try:
+            async with asyncio.TaskGroup() as tasks:
+
+                def start(work: Work) -> asyncio.Task[None]:
+                    started.append(tasks.create_task(work))
+                    return started[-1]
+
+                try:
+                    if await self.try_acquire() or await self._stand_by(start):
+                        start(self._keep_leases())
+                        await run_active()
+                finally:
+                    # Most of them run until cancelled, and the group waits for all its tasks.
+                    for task in started:
+                        task.cancel()
+        except ExceptionGroup as group:
+            # LeaseLost takes precedence: it cancels the active work, which may fail as well.
+            raise root_cause(group.subgroup(LeaseLost) or group) from group
+        finally:
+            # Released, so that a standby can take over at once; we stop sending first.
+            self._valid_until = 0.0
+            try:
+                await self.leases.release()
+            except StorageError as error:  # the leases expire by themselves
+                _log.warning("irc.lease_not_released", error=str(error))
+
+    def background(self, services: BotServices, events: EventHandler) -> list[Work]:
+        """Return the coroutines that feed `events` with the events of all networks."""
+        return [*self._connect(), self._pass_events_on(services, events)]
 
     async def try_acquire(self) -> bool:
         """Acquire the leases if nobody holds any of them; return whether we hold them now.
@@ -115,27 +151,40 @@ class Standby:
             return True
         return False
 
-    async def prepare(self) -> None:
-        """Configure the networks with the standby nick and the channels that admins have set.
+    def _connect(self) -> list[Work]:
+        """Return the coroutines that connect to the networks, unless these run already."""
+        is_connected, self._is_connected = self._is_connected, True
+        networks = () if is_connected else self._networks.values()
+        return [network.run(self.on_event) for network in networks]
 
-        Raises StorageError.
-        """
-        _, overrides = await load_channel_settings(self._database)
-        for name, network in self._networks.items():
+    async def _stand_by(self, start: Callable[[Work], asyncio.Task[None]]) -> bool:
+        """Stand by until we hold the leases; return False if we are told to stop before."""
+        self._status.stand_by(f"stands by for {' '.join(self._networks)}")
+        renewing = start(self._status.renew())
+        wanted = {name: network.settings for name, network in self._networks.items()}
+        for network in self._networks.values():
             # With the password, nick recovery would disconnect (GHOST) whoever has the standby
             # nick, such as another standby.
-            wanted = self._wanted[name]
-            other = {"nick": f"{wanted.nick}_", "nickserv_password": None}
-            network.settings = wanted.model_copy(update=other)
-        follow(self._networks, overrides)
+            other = {"nick": f"{network.settings.nick}_", "nickserv_password": None}
+            network.settings = network.settings.model_copy(update=other)
+        follow(self._networks, await LiveSettings.load(self._database))
+        for work in self._connect():
+            start(work)
+        acquired, stopping = start(self._until_acquired(wanted)), start(told_to_stop())
+        await asyncio.wait({acquired, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        renewing.cancel()
+        self._status.take_over()
+        if not acquired.done():
+            await self._networks.quit("Terrarium stops")
+            return False
+        # Wait for the end of `told_to_stop`: it removes its signal handlers, and must not do so
+        # after the active tendril has installed its own.
+        stopping.cancel()
+        await asyncio.wait({stopping})
+        return True
 
-    def connect(self) -> list[Work]:
-        """Return the coroutines that connect to the networks and receive their events."""
-        self.is_connected = True
-        return [network.run(self.on_event) for network in self._networks.values()]
-
-    async def until_acquired(self) -> None:
-        """Wait until we have acquired the leases, then claim the nicks."""
+    async def _until_acquired(self, wanted: Mapping[str, NetworkSettings]) -> None:
+        """Wait until we have acquired the leases, then claim the nicks of the `wanted` settings."""
         acquired = False
         while not acquired:
             try:
@@ -146,10 +195,10 @@ class Standby:
                 await asyncio.sleep(ACQUIRE_INTERVAL)
         _log.warning("irc.taking_over", networks=sorted(self._networks))
         for name, network in self._networks.items():
-            network.claim_nick(self._wanted[name])
+            network.claim_nick(wanted[name])
             network.recheck()
 
-    async def keep(self) -> None:
+    async def _keep_leases(self) -> None:
         """Renew the leases until cancelled. Raises LeaseLost if another process holds one.
 
         While the database is unavailable the renewal is retried; once the leases have expired we
@@ -164,8 +213,7 @@ class Standby:
             for name, network in self._networks.items():
                 source = network.session.source
                 is_known = network.connected.is_set() and source.user and source.host
-                known_as = str(source) if is_known else ""
-                renewals[self._names[name]] = Renewal(known_as, settled)
+                renewals[self._names[name]] = Renewal(str(source) if is_known else "", settled)
             try:
                 await self.leases.renew(renewals, LEASE_DURATION)
             except Unavailable as error:
@@ -173,24 +221,15 @@ class Standby:
             else:
                 was_active = self.is_active()
                 self._valid_until = began + LEASE_DURATION.total_seconds()
-                if not was_active:
-                    for network in self._networks.values():
-                        network.recheck()
+                for network in () if was_active else self._networks.values():
+                    network.recheck()
             await asyncio.sleep(RENEW_INTERVAL)
 
-    async def release(self) -> None:
-        """Release the leases, so that a standby can take over at once, and stop sending."""
-        self._valid_until = 0.0
-        try:
-            await self.leases.release()
-        except StorageError as error:  # the leases expire by themselves
-            _log.warning("irc.lease_not_released", error=str(error))
-
-    async def pass_on(self, services: BotServices, events: EventHandler) -> None:
+    async def _pass_events_on(self, services: BotServices, events: EventHandler) -> None:
         """Process the events buffered during standby, then pass on live ones, until cancelled.
 
-        The watermark up to which they are in the log is kept for `keep`, which publishes it in the
-        leases, for a later holder.
+        The watermark up to which they are in the log is published in the leases, for a later
+        holder.
         """
         # Events that arrive while `take_over` awaits are buffered too. Nothing is awaited between
         # the last, empty `drain` and the assignment, so no event is lost or overtaken.
@@ -308,95 +347,14 @@ def require_same_networks(found: Sequence[Lease], networks: Collection[str]) -> 
             )
 
 
-class Failover:
-    """Makes sure that only one tendril is active, where the setting `standby` allows several."""
-
-    def __init__(self, networks: Networks, status: StatusFile) -> None:
-        self._networks, self._status = networks, status
-        self._standby: Standby | None = None
-
-    @property
-    def holds_lease(self) -> bool:
-        """True while no other process can be active."""
-        return self._standby is not None and self._standby.is_active()
-
-    async def run(self, address: Address, run_active: Callable[[], Work]) -> None:
-        """Stand by until no other process is active, then run `run_active` under the leases.
-
-        Returns when `run_active` does, or when told to stop during standby. Raises what
-        `run_active` raises, StorageError, and LeaseLost if another process has taken over.
-        """
-        async with Database.open(address, checked=True) as database:
-            self._standby = standby = Standby(database, self._networks)
-            started: list[asyncio.Task[None]] = []
-            try:
-                async with asyncio.TaskGroup() as tasks:
-
-                    def start(work: Work) -> asyncio.Task[None]:
-                        started.append(tasks.create_task(work))
-                        return started[-1]
-
-                    try:
-                        if await self._become_active(standby, start):
-                            start(standby.keep())
-                            await run_active()
-                    finally:
-                        # Most of them run until cancelled, and the group waits for all its tasks.
-                        for task in started:
-                            task.cancel()
-            except ExceptionGroup as group:
-                # LeaseLost takes precedence: it cancels the active work, which may fail as well.
-                raise root_cause(group.subgroup(LeaseLost) or group) from group
-            finally:
-                await standby.release()
-
-    async def open(self, database: Database, log: ChatLog) -> None:
-        """Make `log` refuse our lines once another process has taken over.
-
-        Without standby, check instead that no other tendril is active on any network with the same
-        log. Raises StorageError, and TendrilError if one is.
-        """
-        if self._standby:
-            log.check = self._standby.leases.check
-            return
-        found = await Leases(database, "").find(LEASE_PREFIX)
-        require_same_networks(found, self._networks)
-        for lease in found:
-            if lease.is_held:
-                network = lease.name.removeprefix(LEASE_PREFIX)
-                raise TendrilError(
-                    f"another IRC tendril is active on {network}, with the same log;"
-                    " stop that one, or set standby = true in [irc] for both"
-                )
-
-    def background(self, services: BotServices, events: EventHandler) -> list[Work]:
-        """Return the coroutines that feed `events` with the events of all networks."""
-        standby = self._standby
-        if standby is None:
-            return [network.run(events.on_event) for network in self._networks.values()]
-        hearing = [] if standby.is_connected else standby.connect()
-        return [*hearing, standby.pass_on(services, events)]
-
-    async def _become_active(
-        self, standby: Standby, start: Callable[[Work], asyncio.Task[None]]
-    ) -> bool:
-        """Stand by until we hold the leases; return False if we are told to stop before."""
-        if await standby.try_acquire():
-            return True
-        self._status.stand_by(f"stands by for {' '.join(self._networks)}")
-        renewing = start(self._status.renew())
-        await standby.prepare()
-        for work in standby.connect():
-            start(work)
-        acquired, stopping = start(standby.until_acquired()), start(told_to_stop())
-        await asyncio.wait({acquired, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        renewing.cancel()
-        self._status.take_over()
-        if acquired.done():
-            # Wait for the end of `told_to_stop`: it removes its signal handlers, and must not do
-            # so after the active tendril has installed its own.
-            stopping.cancel()
-            await asyncio.wait({stopping})
-            return True
-        await self._networks.quit("Terrarium stops")
-        return False
+async def require_no_other(database: Database, networks: Networks) -> None:
+    """Raise TendrilError if a tendril with the log in `database` is active on any network."""
+    found = await Leases(database, "").find(LEASE_PREFIX)
+    require_same_networks(found, networks)
+    for lease in found:
+        if lease.is_held:
+            network = lease.name.removeprefix(LEASE_PREFIX)
+            raise TendrilError(
+                f"another IRC tendril is active on {network}, with the same log;"
+                " stop that one, or set standby = true in [irc] for both"
+            )

@@ -13,14 +13,14 @@ import structlog
 
 from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
-from harnesses.irc.channel_settings import load_channel_settings
 from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.questions.channel_view import find_owner, present_in
 from harnesses.irc.services import BotServices
-from harnesses.irc.standby import Failover
+from harnesses.irc.standby import Standby, require_no_other
 from harnesses.irc.transport.networks import Networks, describe_absence, describe_presence, follow
 from llm.web.fetcher import Fetcher
 from storage.chat_log.event import Identity, PendingEvent, Place
+from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.privacy.retention import expire
 from storage.queues.reminders import Reminder
@@ -57,7 +57,7 @@ class IrcTendril(Tendril):
         self.networks = Networks(config)
         self._fetcher = fetcher
         self._tasks = asyncio.TaskGroup()
-        self._failover = Failover(self.networks, self.status)
+        self._standby: Standby | None = None
 
     @property
     def shares_work(self) -> bool:
@@ -71,12 +71,13 @@ class IrcTendril(Tendril):
         Raises StorageError, and TendrilError when another IRC tendril of this log is in the way.
         """
         async with super().open_resources():
-            stored = await load_channel_settings(self.database)
-            self.services = BotServices(self, self.networks, self._fetcher, self._tasks, stored)
-            follow(self.networks, self.services.overrides)
+            self.services = await BotServices.open(self, self.networks, self._fetcher, self._tasks)
             self.events = EventHandler(self.services)
             await self.events.prepare()
-            await self._failover.open(self.database, self.log.chat_log)
+            if self._standby:  # once another process has taken over, the log refuses our lines
+                self.log.chat_log.check = self._standby.leases.check
+            else:
+                await require_no_other(self.database, self.networks)
             yield
 
     async def run(self) -> None:
@@ -84,20 +85,27 @@ class IrcTendril(Tendril):
 
         Raises what `serve` raises, and LeaseLost when another process has taken over.
         """
-        if self.shares_work:
-            await self._failover.run(log_address(self.config), super().run)
-        else:
+        if not self.shares_work:
             await super().run()
+            return
+        async with Database.open(log_address(self.config), checked=True) as database:
+            self._standby = Standby(database, self.networks, self.status)
+            await self._standby.run(super().run)
 
     async def serve(self) -> None:
         """Run networks, event handling and background tasks until cancelled, then quit IRC.
 
         Answers run as separate tasks, so that logging never waits for one.
         """
+        networks, on_event = self.networks.values(), self.events.on_event
         async with self._tasks as tasks:
             for work in (
                 *self.events.background(),
-                *self._failover.background(self.services, self.events),
+                *(
+                    self._standby.background(self.services, self.events)
+                    if self._standby
+                    else [network.run(on_event) for network in networks]
+                ),
                 self._expire(),
                 self._report_state(),
                 self._keep_measuring(),
@@ -184,7 +192,7 @@ class IrcTendril(Tendril):
         self.networks.check(config)
         super().apply_config(config)
         new, gone = self.networks.configure(config)
-        follow({network.name: network for network in new}, self.services.overrides)
+        follow({network.name: network for network in new}, self.services.live)
         self.services.configure()
         for network in new:
             self._tasks.create_task(network.run(self.events.on_event))
@@ -229,8 +237,8 @@ class IrcTendril(Tendril):
     async def _report_state(self) -> None:
         """Keep the status file up to date, until cancelled."""
         while True:
-            if self.shares_work:
-                self.metrics.set("lease_held", self._failover.holds_lease)
+            if self._standby:
+                self.metrics.set("lease_held", self._standby.is_active())
             if away := [each for each in self.networks.values() if not each.joins_answered]:
                 self.status.waiting("; ".join(describe_absence(network) for network in away))
                 await asyncio.sleep(_POLL_INTERVAL_WAITING)

@@ -54,7 +54,7 @@ def window_before(services: BotServices, place: Place, anchor: int) -> LogWindow
         log=services.log,
         place=place,
         anchor=anchor,
-        last=services.behaviours.resolve(place).max_context_messages,
+        last=services.live.resolve(place).max_context_messages,
         starts=services.window_starts,
         # Quoted lines are in our time zone, with a link if people can open it, and with nicks that
         # highlight nobody.
@@ -72,7 +72,7 @@ def readable_scope(services: BotServices, request: IrcRequest) -> Scope:
         place, member = Place(network.name, channel), network.roster.member(channel, who.nick)
         # From another host, somebody else may have taken the nick.
         is_there = member is not None and (member.host or who.host) == who.host
-        if is_there and services.behaviours.resolve(place).logging:
+        if is_there and services.live.resolve(place).logging:
             places |= services.scope_of(place).places or set()
     return Scope(frozenset(places))
 

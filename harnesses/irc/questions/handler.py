@@ -243,7 +243,7 @@ class IrcMedium(Medium[IrcRequest]):
         """Return the turn of a question, with tools over the log `before` a line; where nothing is
         logged, without the window and those tools."""
         services, network = self._services, request.network
-        behaviour, channel = services.behaviours.resolve(request.place), request.place.channel
+        behaviour, channel = services.live.resolve(request.place), request.place.channel
 
         def rights() -> Collection[str]:  # evaluated at each call of a tool
             if not services.policy.is_admin(network, request.who):
@@ -344,16 +344,16 @@ class IrcMedium(Medium[IrcRequest]):
 
     def model(self, request: IrcRequest) -> str:
         """Return the name of the model in the place of a request."""
-        return self._services.behaviours.resolve(request.place).model
+        return self._services.live.resolve(request.place).model
 
     def persona(self, request: IrcRequest) -> str | None:
         """Return the name of the persona there, None for that of the tendril."""
-        return self._services.behaviours.resolve(request.place).persona
+        return self._services.live.resolve(request.place).persona
 
     def keeps(self, request: IrcRequest) -> bool:
         """Return whether anything of a request may be remembered."""
         # Without an event on a logged channel the line itself was not kept, as with "[nolog]".
-        logs = self._services.behaviours.resolve(request.place).logging
+        logs = self._services.live.resolve(request.place).logging
         is_kept_out = logs and request.pending_event.event is None
         return not (self._services.hides(request.network, request.who) or is_kept_out)
 

@@ -80,7 +80,7 @@ class ScheduledQuestions:
 
     async def _put(self, reminder: Reminder, request: IrcRequest) -> RunOutcome:
         services, network = self._services, request.network
-        behaviour = services.behaviours.resolve(request.place)
+        behaviour = services.live.resolve(request.place)
         keeps = behaviour.logging and request.pending_event.event is not None
 
         async def deliver(result: TurnResult) -> bool:

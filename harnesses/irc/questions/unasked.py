@@ -87,7 +87,7 @@ class UnaskedAnswers:
     async def mute(self, place: Place, *, muted: bool) -> None:
         """Stop unasked speech in a place, after a kick, until an admin sets `proactive` there."""
         self._would_say.pop(place, None)
-        if muted and self._services.behaviours.resolve(place).proactive != "off":
+        if muted and self._services.live.resolve(place).proactive != "off":
             now = self._services.resources.clock.now()
             self.attention.feel(Signal(now, "error", place, "we were kicked"))
         await self.attention.mute(place, muted=muted)
@@ -97,7 +97,7 @@ class UnaskedAnswers:
         network = self._services.networks.get(place.network)
         if network is None or not is_public(place) or not network.reaches(place.channel):
             return None
-        behaviour = self._services.behaviours.resolve(place)
+        behaviour = self._services.live.resolve(place)
         may = behaviour.logging and behaviour.proactive != "off"
         return fold_place(network, place.channel) if may else None
 
@@ -116,7 +116,7 @@ class UnaskedAnswers:
         ]
         if not reasons:
             return TurnResult("")
-        behaviour = services.behaviours.resolve(place)
+        behaviour = services.live.resolve(place)
         asked = next((line for _, line in reasons if line), None)
         room = room_key(place, network.fold)
         now = id_at(services.resources.clock.now())
@@ -157,7 +157,7 @@ class UnaskedAnswers:
             target = replace(target, nick=asked.nick, answers=answers)
         plain = strip_address(to_plain(result.text).strip(), target.nick)
         text = with_mark(plain, network.settings.mark)
-        if services.behaviours.resolve(place).proactive == "test":
+        if services.live.resolve(place).proactive == "test":
             self._would_say[place] = target.address + text
             _log.info("attention.would_say", channel=place.channel, text=target.address + text)
             return True

@@ -6,7 +6,7 @@ import asyncio
 import functools
 from collections.abc import Mapping
 
-from harnesses.irc.channel_settings import AdminOverrides
+from harnesses.irc.channel_settings import LiveSettings
 from harnesses.irc.session.sts import StsPolicies
 from harnesses.irc.settings import IrcSettings, networks
 from harnesses.irc.transport.network import Network, name_and_key
@@ -66,10 +66,10 @@ class Networks(dict[str, Network]):
                 tasks.create_task(network.quit(reason))
 
 
-def follow(networks: Mapping[str, Network], overrides: AdminOverrides) -> None:
+def follow(networks: Mapping[str, Network], live: LiveSettings) -> None:
     """Join and leave channels as admins have decided, whatever the configuration says."""
     for name, network in networks.items():
-        for channel, key in overrides.channels(name).items():
+        for channel, key in live.channels(name).items():
             network.part(channel) if key is None else network.join(channel, key)
 
 

@@ -10,10 +10,9 @@ import pytest
 from harnesses.core.commands.request import ParsedCommand, parse_command
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.irc.channel_settings import (
-    AdminOverrides,
-    BehaviourResolver,
     ChannelBehaviour,
     ChannelKeys,
+    LiveSettings,
     key_of,
     value_of,
 )
@@ -41,7 +40,6 @@ from storage.chat_log.event import (
     status_room,
 )
 from storage.db.database import Database
-from storage.queues.channel_settings import ChannelSettings
 from terrarium.config import Config
 from tests.kit.irc_session import WELCOME, Story, inside
 
@@ -113,20 +111,23 @@ def test_a_refusal_is_told_once_a_minute() -> None:
     assert buckets.should_notify("a")
 
 
-def test_the_most_specific_place_wins_and_there_what_was_set() -> None:
+async def test_the_most_specific_place_wins_and_there_what_was_set(tmp_path: Path) -> None:
     here, there, anywhere = Place("net", "#c"), Place("net", "#d"), Place("net", "*")
     default = ChannelBehaviour(".", 4, "terra", 50)
-    behaviours = BehaviourResolver({here: {"line_budget": 1}, anywhere: {"model": "set"}})
-    file = {"#C": ChannelKeys(line_budget=2, model="file"), "*": ChannelKeys(model="all")}
-    behaviours.configure("net", default, file, str.lower)
-    assert behaviours.resolve(there) == ChannelBehaviour(".", 4, "set", 50)
-    assert behaviours.resolve(here) == ChannelBehaviour(".", 1, "file", 50)
-    behaviours.set_value(here, "line_budget", None)
-    assert behaviours.resolve(here).line_budget == 2
-    behaviours.set_value(anywhere, "model", None)
-    assert behaviours.resolve(there).model == "all"
-    behaviours.configure("net", default, {}, str.lower)
-    assert behaviours.resolve(here) == default
+    async with Database.open(tmp_path / "irc.db") as database:
+        live = await LiveSettings.load(database)
+        file = {"#C": ChannelKeys(line_budget=2, model="file"), "*": ChannelKeys(model="all")}
+        live.configure("net", default, file, str.lower)
+        await live.set_value(here, "line_budget", 1)
+        await live.set_value(anywhere, "model", "set")
+        assert live.resolve(there) == ChannelBehaviour(".", 4, "set", 50)
+        assert live.resolve(here) == ChannelBehaviour(".", 1, "file", 50)
+        await live.set_value(here, "line_budget", None)
+        assert live.resolve(here).line_budget == 2
+        await live.set_value(anywhere, "model", None)
+        assert live.resolve(there).model == "all"
+        live.configure("net", default, {}, str.lower)
+        assert live.resolve(here) == default
 
 
 def test_a_part_of_a_name_means_a_key_and_a_value_is_read_as_that_wants_it() -> None:
@@ -200,10 +201,10 @@ def requested(network: Network, who: Identity, place: Place, person: str) -> Irc
 async def test_new_settings_do_not_end_the_silence_after_a_flood(tmp_path: Path) -> None:
     clock, network = Clock(), Network("net", NetworkSettings(server="irc.example"))
     async with Database.open(tmp_path / "irc.db") as database:
-        overrides = AdminOverrides(ChannelSettings(database))
+        live = await LiveSettings.load(database)
     irc = {"server": "irc.example", "person_per_minute": 60}
     networks = Networks(Config({"irc": irc}, None, tmp_path))
-    policy = RequestPolicy(networks, overrides, clock)
+    policy = RequestPolicy(networks, live, clock)
     request = requested(network, ALICE, Place("net", "#c"), "alice")
     while policy.try_acquire(request):
         pass

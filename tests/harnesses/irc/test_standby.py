@@ -7,16 +7,17 @@ from datetime import timedelta
 from pathlib import Path
 
 from harnesses.core.services.shared_log import split_lines
+from harnesses.core.tendril.status import StatusFile
 from harnesses.irc.protocol.message import parse
 from harnesses.irc.session import handlers
-from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.standby import LEASE_PREFIX, MAX_LAG, Standby
-from harnesses.irc.transport.network import Network
+from harnesses.irc.transport.networks import Networks
 from storage.chat_log.event import Event, EventType
 from storage.connection import Row, Values
 from storage.db.database import Database
 from storage.log import ChatLog, find_logged
 from storage.queues.leases import Leases
+from terrarium.config import Config
 from tests.kit.irc_session import NOON, inside
 
 
@@ -34,8 +35,9 @@ async def test_a_slow_answer_settles_nothing_after_the_watermark(tmp_path: Path)
     assert message
     (event,) = handlers.receive(inside().session, message)
     async with DistantDatabase.open(tmp_path / "irc.sqlite3") as database:
-        network = Network("net", NetworkSettings(server="irc.example"))
-        standby = Standby(database, {"net": network})
+        keys = {"networks": {"net": {"server": "irc.example"}}}
+        networks = Networks(Config({"irc": keys}, None, tmp_path))
+        standby = Standby(database, networks, StatusFile(tmp_path, "irc"))
         # A holder that has died since: its watermark is the time of this.
         await Leases(database, "holder").acquire([f"{LEASE_PREFIX}net"], timedelta())
         standby.on_event(event)
