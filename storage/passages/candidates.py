@@ -15,7 +15,7 @@ from heapq import nlargest
 
 from storage.chat_log.event_table import id_range
 from storage.connection import GIVEN, Connection, Dialect
-from storage.db.sqlite import Interrupted, interruptible
+from storage.db.database import Interrupted, interruptible
 from storage.log_index import PARTITION_BITS, nick_tag, text_index
 from storage.passages.score import WeighedQuestion, names
 from storage.passages.words import QuestionWord, index_terms, is_number, rarity

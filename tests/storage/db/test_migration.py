@@ -22,12 +22,11 @@ from storage.chat_log.event import EVERYTHING, PUBLIC, Identity, Place
 from storage.chat_log.opt_outs import OptOuts
 from storage.connection import Dialect
 from storage.db.address import Address, PostgresSchema
-from storage.db.database import Database
+from storage.db.database import Database, SqliteConnection
 from storage.db.errors import OlderSchema
 from storage.db.migration import FOLDER, migrate
 from storage.db.postgres.connection import PostgresConnection, adapt
 from storage.db.postgres.migration import migrate as migrate_schema
-from storage.db.sqlite import SqliteConnection
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations
 from storage.memory.memories import Memories, MemoryKind
