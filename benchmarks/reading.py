@@ -23,7 +23,7 @@ from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.settings.models import ModelSettings
 from benchmarks.figure import Figure, percentile
 from benchmarks.reading_fit import LANGUAGES, REAL, embed, sentences
-from llm.answerers.plain_commands import EXACT, plain_command
+from harnesses.core.commands.table import EXACT, plain_command
 from llm.client.profile import CAPABLE, TINY, Profile
 from llm.reading.classifier import classifier
 from llm.reading.reading import FROM_HERE, MOST_TOKENS, Reading, Surroundings, read_slots, shorten

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from harnesses.core.commands.questions import TOPICS, introduce
 from harnesses.core.commands.request import ParsedCommand, parse_command
+from harnesses.core.commands.table import TOPICS, introduce
 from llm.memory.room import Statement, statement_in
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_server.engines.embeddings import EmbeddingEngine
-from llm.answerers.plain_commands import PlainCommand, plain_command
+from harnesses.core.commands.table import PlainCommand, plain_command
 from llm.client.profile import CAPABLE, TINY
 from llm.reading.classifier import classifier
 from llm.reading.reading import Reading, Surroundings, read_slots, shorten
