@@ -25,8 +25,15 @@ from benchmarks.figure import Figure, percentile
 from benchmarks.reading_fit import LANGUAGES, REAL, embed, sentences
 from harnesses.core.commands.table import EXACT, plain_command
 from llm.client.profile import CAPABLE, TINY, Profile
-from llm.reading.classifier import classifier
-from llm.reading.reading import FROM_HERE, MOST_TOKENS, Reading, Surroundings, read_slots, shorten
+from llm.reading.reading import (
+    FROM_HERE,
+    MOST_TOKENS,
+    Reading,
+    Surroundings,
+    classifier,
+    read_slots,
+    shorten,
+)
 from terrarium.config import Config
 
 KNOWLEDGE = Path(__file__).parent / "questions" / "knowledge.json"

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from benchmarks.embedder import BenchEmbedder
-from llm.reading.classifier import BUCKETS, DIMENSIONS, PIECES_LENGTH, WEIGHTS, buckets
-from llm.reading.reading import shorten
+from llm.reading.reading import BUCKETS, DIMENSIONS, PIECES_LENGTH, WEIGHTS, buckets, shorten
 
 SENTENCES = Path(__file__).parent / "questions" / "reading"
 LANGUAGES = ("de", "en", "es", "fr", "it", "pl")
@@ -112,7 +111,7 @@ def fit(inputs: Inputs, labels: NDArray[np.int64], count: int) -> Floats:
 
 
 def pack(names: Sequence[str], weights: Floats) -> dict[str, str]:
-    """Return the weights by label, in the base64 that `llm.reading.classifier` unpacks."""
+    """Return the weights by label, in the base64 that `llm.reading.reading` unpacks."""
     packed = {}
     for name, row in zip(names, weights.T, strict=True):
         dense, pieces = row[: DIMENSIONS + 1], row[DIMENSIONS + 1 :]

@@ -36,8 +36,15 @@ from llm.messages.errors import (
     Unreachable,
 )
 from llm.messages.message import CHARACTERS_PER_TOKEN, Message, ModelReply, wire
-from llm.reading.classifier import DIMENSIONS, classifier
-from llm.reading.reading import MOST_TOKENS, Reading, Surroundings, read_slots, shorten
+from llm.reading.reading import (
+    DIMENSIONS,
+    MOST_TOKENS,
+    Reading,
+    Surroundings,
+    classifier,
+    read_slots,
+    shorten,
+)
 from storage.usage.usage import TokenUsage
 from terrarium.config import ConfigError
 

@@ -24,8 +24,7 @@ import structlog
 from pydantic import BaseModel, Field
 
 from llm.messages.message import PromptSection
-from llm.reading.classifier import classifier
-from llm.reading.reading import Reading
+from llm.reading.reading import Reading, classifier
 from llm.skills.hint import Hint, HintContext, WorkedOut
 from llm.tools.consent import to_learn, to_unlearn
 from llm.tools.toolbox import ToolError, tool, tools_in, tools_of

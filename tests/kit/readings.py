@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from llm.reading.classifier import DIMENSIONS, classifier
+from llm.reading.reading import DIMENSIONS, classifier
 
 
 def embedding_of(kind: str) -> Sequence[float]:

@@ -9,8 +9,7 @@ from agent_server.engines.embeddings import EmbeddingEngine
 from benchmarks.reading_fit import LANGUAGES, SENTENCES, sentences
 from llm.client.client import AgentClient, Reader, RequestOptions
 from llm.client.settings import AgentSettings
-from llm.reading.classifier import classifier
-from llm.reading.reading import Surroundings, shorten
+from llm.reading.reading import Surroundings, classifier, shorten
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 

@@ -10,8 +10,7 @@ import pytest
 from agent_server.engines.embeddings import EmbeddingEngine
 from harnesses.core.commands.table import PlainCommand, plain_command
 from llm.client.profile import CAPABLE, TINY
-from llm.reading.classifier import classifier
-from llm.reading.reading import Reading, Surroundings, read_slots, shorten
+from llm.reading.reading import Reading, Surroundings, classifier, read_slots, shorten
 
 pytest_plugins = ("tests.kit.embedder",)
 
