@@ -21,16 +21,19 @@ from typing import Any, ClassVar
 import structlog
 
 from harnesses.core.commands.request import (
+    RATE_LIMITED,
+    TOO_MANY,
     UNLOGGED,
     CommandRequest,
+    ConcurrencyLimit,
     FindCommand,
     Medium,
     PrivateReply,
     Reply,
+    TokenBuckets,
     parse_command,
 )
 from harnesses.core.commands.table import COMMON_NAMES, CommandTable, names_of
-from harnesses.core.rate_limit import RATE_LIMITED, TOO_MANY, ConcurrencyLimit, TokenBuckets
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.services.shared_log import LoggedLine, conversation_name, is_public
 from harnesses.core.tendril.base import Tendril

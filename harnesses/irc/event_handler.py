@@ -9,9 +9,14 @@ from typing import Any
 
 import structlog
 
-from harnesses.core.commands.request import UNLOGGED, Command, ParsedCommand, PrivateReply
+from harnesses.core.commands.request import (
+    RATE_LIMITED,
+    UNLOGGED,
+    Command,
+    ParsedCommand,
+    PrivateReply,
+)
 from harnesses.core.commands.table import CommandTable, commands_of
-from harnesses.core.rate_limit import RATE_LIMITED
 from harnesses.irc.admin import AdminCommands, follow_invite
 from harnesses.irc.operators import OperatorCommands
 from harnesses.irc.playback import PlaybackLog

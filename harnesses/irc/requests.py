@@ -15,8 +15,12 @@ from fnmatch import fnmatchcase
 
 import structlog
 
-from harnesses.core.commands.request import CommandRequest, ParsedCommand, parse_command
-from harnesses.core.rate_limit import TokenBuckets
+from harnesses.core.commands.request import (
+    CommandRequest,
+    ParsedCommand,
+    TokenBuckets,
+    parse_command,
+)
 from harnesses.irc.channel_settings import LiveSettings
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Casemap, is_nick, sanitize

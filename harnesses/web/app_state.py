@@ -13,7 +13,7 @@ from fastapi import Depends, HTTPException, Request
 
 from harnesses.core.addresses import irc_networks
 from harnesses.core.chat import DirectChat
-from harnesses.core.rate_limit import TokenBuckets
+from harnesses.core.commands.request import TokenBuckets
 from harnesses.core.tendril.base import Tendril
 from harnesses.web.auth.login_delays import LoginDelays
 from harnesses.web.auth.tokens import AccessTokens, Viewer

@@ -36,15 +36,7 @@ from llm.messages.errors import (
     Unreachable,
 )
 from llm.messages.message import CHARACTERS_PER_TOKEN, Message, ModelReply, wire
-from llm.reading.reading import (
-    DIMENSIONS,
-    MOST_TOKENS,
-    Reading,
-    Surroundings,
-    classifier,
-    read_slots,
-    shorten,
-)
+from llm.reading.reading import MOST_TOKENS, Reading, Surroundings, shorten
 from storage.usage.usage import TokenUsage
 from terrarium.config import ConfigError
 
@@ -582,26 +574,12 @@ class Reader:
         """Return the reading of a question, without a kind if the embedding model is away."""
         if not text.strip():
             return Reading(text)
-        said = shorten(text)
         try:
             async with asyncio.timeout(_PATIENCE):
                 _, (vector,) = await self._client.embed(
-                    [said], options, query=True, model=EMBEDDER, most_tokens=MOST_TOKENS
+                    [shorten(text)], options, query=True, model=EMBEDDER, most_tokens=MOST_TOKENS
                 )
         except (ModelError, TimeoutError) as error:
             _log.info("question.not_read", reason=type(error).__name__)
             return Reading(text)
-        if len(vector) != DIMENSIONS:  # another model's, of a server that is not ours
-            return Reading(text)
-        weights = classifier()
-        features = weights.features(said, vector)
-        kinds = features.probabilities(weights.kinds)
-        kind = max(kinds, key=kinds.__getitem__)
-        return Reading(
-            text,
-            kinds,
-            features.probabilities(weights.languages),
-            features.probabilities(weights.courtesies) if kind == "small_talk" else {},
-            read_slots(kind, text, around),
-            vector,
-        )
+        return Reading.from_vector(text, vector, around)

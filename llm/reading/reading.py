@@ -371,6 +371,25 @@ class Reading:
     slots: Slots = field(default_factory=Slots)
     vector: Sequence[float] = field(default=(), repr=False)
 
+    @classmethod
+    def from_vector(cls, text: str, vector: Sequence[float], around: Surroundings) -> Reading:
+        """Return the reading of a question whose shortened text has this embedding as a query;
+        without a kind for that of another model, from a server that is not ours."""
+        if len(vector) != DIMENSIONS:
+            return cls(text)
+        weights = classifier()
+        features = weights.features(shorten(text), vector)
+        kinds = features.probabilities(weights.kinds)
+        kind = _likeliest(kinds)
+        return cls(
+            text,
+            kinds,
+            features.probabilities(weights.languages),
+            features.probabilities(weights.courtesies) if kind == "small_talk" else {},
+            read_slots(kind, text, around),
+            vector,
+        )
+
     @property
     def kind(self) -> str:
         """The likeliest kind, "" if the question could not be read."""

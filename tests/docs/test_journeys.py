@@ -30,9 +30,9 @@ from tests.kit.openai_script import ScriptedOpenAI
 # Only ever to be lowered.
 # One of them shields a write in a thread from its caller's cancellation, one parses the commands of
 # every medium.
-MOST_OF_A_LINE = 17
+MOST_OF_A_LINE = 16
 MOST_IRC_OF_A_LINE = 6  # of harnesses/irc
-MOST_OF_A_QUESTION = 60  # in the tendril; the aim is 55
+MOST_OF_A_QUESTION = 55  # in the tendril
 MOST_OF_A_COMPLETION = 24
 MOST_GENERATORS = 6
 """Limit of our asynchronous generators that a chunk of an answer passes through."""

@@ -15,13 +15,14 @@ from datetime import timedelta
 from textwrap import shorten
 
 from harnesses.core.commands.request import (
+    TOO_MANY,
+    ConcurrencyLimit,
     FindCommand,
     Medium,
     ParsedCommand,
     PrivateReply,
     Reply,
 )
-from harnesses.core.rate_limit import TOO_MANY, ConcurrencyLimit
 from harnesses.core.services.question_tools import Door, PasteTools
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn import TurnRequest, TurnResult

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from harnesses.core.rate_limit import TokenBuckets
+from harnesses.core.commands.request import TokenBuckets
 from harnesses.irc.requests import IrcRequest
 from harnesses.irc.services import BotServices
 from llm.web.errors import ExtraMissing, PageError

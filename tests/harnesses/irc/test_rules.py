@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.commands.request import ParsedCommand, parse_command
-from harnesses.core.rate_limit import TokenBuckets
+from harnesses.core.commands.request import ParsedCommand, TokenBuckets, parse_command
 from harnesses.irc.channel_settings import (
     ChannelBehaviour,
     ChannelKeys,

@@ -10,7 +10,7 @@ import pytest
 from agent_server.engines.embeddings import EmbeddingEngine
 from harnesses.core.commands.table import PlainCommand, plain_command
 from llm.client.profile import CAPABLE, TINY
-from llm.reading.reading import Reading, Surroundings, classifier, read_slots, shorten
+from llm.reading.reading import Reading, Surroundings, read_slots, shorten
 
 pytest_plugins = ("tests.kit.embedder",)
 
@@ -22,16 +22,12 @@ LEAST_RIGHT = 0.9  # of the phrases; the accuracy on unseen ones is counted by a
 
 async def read(folder: Path, texts: list[str]) -> list[Reading]:
     """Read texts as the agent server and the tendrils do together."""
-    engine, head = EmbeddingEngine(folder), classifier()
+    engine = EmbeddingEngine(folder)
     async with engine.lifespan():
         asked = {"input": [shorten(text) for text in texts], "input_type": "query"}
         made = await engine.embeddings({**asked, "encoding_format": "float"})
-    found = []
-    for text, each in zip(texts, made["data"], strict=True):
-        kinds = head.features(shorten(text), each["embedding"]).probabilities(head.kinds)
-        kind = max(kinds, key=kinds.__getitem__)
-        found.append(Reading(text, kinds, slots=read_slots(kind, text, HERE)))
-    return found
+    vectors = [each["embedding"] for each in made["data"]]
+    return [Reading.from_vector(*each, HERE) for each in zip(texts, vectors, strict=True)]
 
 
 async def test_commands_in_plain_words_are_found_with_their_arguments(embedder: Path) -> None:
