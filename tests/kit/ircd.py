@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from harnesses.irc.ircd import commands
 from harnesses.irc.ircd.server import Client, Server
 from tests.kit.ports import free_port
 from tests.kit.programs import installed, kill, running
@@ -124,7 +123,7 @@ async def inspircd(
 @asynccontextmanager
 async def embedded_ircd(port: int | None = None, host: str = "127.0.0.1") -> AsyncIterator[Ircd]:
     """Run the IRC server that is part of `terrarium up`, in this event loop."""
-    server, transports = Server(commands.run), list[asyncio.BaseTransport]()
+    server, transports = Server(), list[asyncio.BaseTransport]()
 
     class Accepted(Client):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -9,14 +9,13 @@ import os
 import sys
 from collections.abc import Sequence
 
-from harnesses.irc.ircd import commands
 from harnesses.irc.ircd.server import Client, Server
 from terrarium.supervision import told_to_stop
 
 
 async def serve(host: str, port: int) -> None:
     """Serve until told to stop. Raises OSError."""
-    ircd = Server(commands.run)
+    ircd = Server()
     loop = asyncio.get_running_loop()
     listener = await loop.create_server(lambda: Client(ircd), host, port)
     await told_to_stop()

@@ -12,7 +12,7 @@ from dataclasses import replace
 import structlog
 
 from harnesses.irc.protocol.message import Message, Source, parse
-from harnesses.irc.session import channels, nick
+from harnesses.irc.session import nick
 from harnesses.irc.session.session import ECHO, MULTILINE, Handlers, QueuedMessage, Session
 from harnesses.irc.session.sts import Sts
 
@@ -191,14 +191,6 @@ def _require_login(session: Session) -> None:
         why = login_problem(session)
         session.error = f"not logged in by SASL, which sasl_required asks for: {why}"
         session.outgoing.clear()
-
-
-@HANDLERS.on("432", "433", "436", "437", "438", "447")
-def _nick_refused(session: Session, message: Message) -> None:
-    if session.registered and session.isupport.is_channel(message.param(1)):
-        channels.on_refused(session, message)  # 437, ERR_UNAVAILRESOURCE: nick or channel
-    else:
-        nick.on_refused(session, message)
 
 
 @HANDLERS.on("001")

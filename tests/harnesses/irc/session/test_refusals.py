@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.message import ACCEPTED, Receipt, ReceiptStatus
-from harnesses.irc.session.channels import JOIN_REFUSED
+from harnesses.irc.session.handlers import JOIN_REFUSED
 from tests.kit.irc_session import WELCOME, Story, inside
 
 
