@@ -1,21 +1,67 @@
-"""A room on a real IRC server: alice and bob, a tendril, its scripted model and its clock."""
+"""A room on a real IRC server: people, a tendril, its scripted model and its clock."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 from harnesses.irc.tendril import IrcTendril
+from terrarium.clock import Clock
 from tests.kit.clock import ManualClock
-from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_client import IrcClient, irc_client, irc_member
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
-from tests.kit.ircd import embedded_ircd
+from tests.kit.ircd import SERVERS, embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 
+NOBODY = "http://127.0.0.1:9"
+"""The address of an agent server that cannot be reached."""
+
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
+
+
+@asynccontextmanager
+async def room(
+    data: Path,
+    url: str,
+    *nicks: str,
+    server: str = "embedded",
+    early: bool = False,
+    clock: Clock | None = None,
+    **tables: Any,
+) -> AsyncIterator[tuple[IrcTendril, list[IrcClient]]]:
+    """Run a tendril in its room on a server of `SERVERS`; yield it, and people who came after it
+    or, with `early`, before it: the first in the room is its operator."""
+    async with SERVERS[server]() as ircd, AsyncExitStack() as stack:
+
+        async def come() -> list[IrcClient]:
+            members = (irc_member(ircd.port, nick) for nick in nicks)
+            return [await stack.enter_async_context(member) for member in members]
+
+        first = await come() if early else []
+        config = irc_config(data, ircd.port, url, **tables)
+        tendril = await stack.enter_async_context(irc_tendril(config, clock))
+        yield tendril, first or await come()
+
+
+@asynccontextmanager
+async def scripted_room(
+    data: Path, *nicks: str, **options: Any
+) -> AsyncIterator[tuple[ScriptedOpenAI, IrcTendril, list[IrcClient]]]:
+    """Run a `room` with a scripted model; yield that first."""
+    async with ScriptedOpenAI() as script, room(data, script.url, *nicks, **options) as inside:
+        yield script, *inside
+
+
+@asynccontextmanager
+async def alice_in(
+    data: Path, url: str, **options: Any
+) -> AsyncIterator[tuple[IrcClient, IrcTendril]]:
+    """Run a tendril in its room; yield alice, who came after it, and the tendril."""
+    async with room(data, url, "alice", **options) as (tendril, (alice,)):
+        yield alice, tendril
 
 
 class Scene:

@@ -26,8 +26,8 @@ from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.search.vectors import DIMENSIONS, MODEL
-from tests.harnesses.irc.test_registry import alice_in, ask
 from tests.kit.agent_server import agent_server
+from tests.kit.irc_scene import alice_in
 from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import web_site
@@ -273,11 +273,11 @@ async def test_the_site_and_the_bot_offer_what_is_near_in_meaning(
         async with alice_in(tmp_path, url) as (alice, tendril):
             await asyncio.gather(*(tendril.services.log.append(event) for event in events))
             await alice.say(ROOM, "we cook dinner in the big kitchen tonight")
-            await ask(alice, ".ping")
+            await alice.reply_to(".ping")
             await tendril.services.log.flush()
             assert tendril.log.line_embedding is not None
             await tendril.log.line_embedding.embed_missing()
-            answer = await ask(alice, ".search preparing a meal")
+            answer = await alice.reply_to(".search preparing a meal")
             assert answer == "Nobody wrote that; near in meaning:"
             line = await alice.expect(rf":Terra!\S+ PRIVMSG {ROOM} :(.*)$")
             assert "we cook dinner in the big kitchen tonight" in line[1]

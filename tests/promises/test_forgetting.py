@@ -23,12 +23,12 @@ from storage.memory.memories import Memories, Memory, MemoryKind
 from storage.privacy.pending_erasures import PendingErasures
 from storage.queues.jobs import Jobs
 from tests.harnesses.core.tendril.test_base import small
-from tests.harnesses.irc.test_registry import NOBODY, alice_in
 from tests.kit.clock import ManualClock
 from tests.kit.command import terrarium
 from tests.kit.data_files import files_with
 from tests.kit.forgetting import TRACES, Fault, fill, forget_in_child, leftovers, turn
 from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_scene import NOBODY, alice_in
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
 from tests.kit.lines import NOON

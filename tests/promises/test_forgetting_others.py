@@ -20,8 +20,8 @@ from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.privacy.erasure import Forgotten, Person, forget
-from tests.harnesses.irc.test_registry import NOBODY
 from tests.kit.irc_client import irc_client
+from tests.kit.irc_scene import NOBODY
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
 from tests.kit.lines import NOON, said

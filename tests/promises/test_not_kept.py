@@ -13,9 +13,8 @@ from structlog.testing import capture_logs
 
 from harnesses.irc.requests import without_key
 from storage.runs.reader import newest_runs
-from tests.harnesses.irc.test_registry import NOBODY, alice_in
 from tests.kit.irc_client import IrcClient
-from tests.kit.irc_scene import Scene
+from tests.kit.irc_scene import NOBODY, Scene, alice_in
 from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 

@@ -16,8 +16,8 @@ import pytest
 from harnesses.core.launcher.tendrils import hold_stopped
 from storage.db.process_lock import hold_lock
 from tests.harnesses.core.launcher.test_up import answered, up
-from tests.harnesses.irc.test_registry import NOBODY, alice_in
 from tests.kit.command import begun, terrarium
+from tests.kit.irc_scene import NOBODY, alice_in
 from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE

@@ -18,6 +18,7 @@ from storage.privacy.audit_log import AuditLog
 from storage.settings import log_path
 from terrarium.config import load
 from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_scene import NOBODY
 from tests.kit.irc_tendril import (
     ROOM,
     conversation_with,
@@ -31,7 +32,6 @@ from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE, until
 from tests.kit.readings import by_cues
 
-NOBODY = "http://127.0.0.1:9"
 OTHER = "#other"
 ADMIN = "root!*@127.0.0.1"
 

@@ -18,12 +18,11 @@ from storage.settings import log_path
 from terrarium.config import Config
 from tests.kit.irc_client import irc_client, irc_member
 from tests.kit.irc_network import Ears, joined, running
+from tests.kit.irc_scene import NOBODY
 from tests.kit.irc_script import listening
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd, ngircd
 from tests.kit.openai_script import ScriptedOpenAI
-
-NOBODY = "http://127.0.0.1:9"
 
 
 def config_of(data: Path, api_url: str, **own: Mapping[str, Any]) -> Config:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from terrarium.config import Config
 from tests.kit.irc_client import irc_client, irc_member
+from tests.kit.irc_scene import NOBODY, room, scripted_room
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
 from tests.kit.ircd import embedded_ircd, inspircd, ngircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
-
-NOBODY = "http://127.0.0.1:9"
 
 
 async def test_another_bot_is_never_answered(tmp_path: Path) -> None:
@@ -43,12 +42,10 @@ async def test_another_bot_is_never_answered(tmp_path: Path) -> None:
 
 
 async def test_a_conversation_of_two_bots_ends_after_three_turns(tmp_path: Path) -> None:
-    async with (
-        ngircd() as ircd,
-        ScriptedOpenAI() as script,
-        irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
-        irc_member(ircd.port, "parrot") as parrot,
-        irc_member(ircd.port, "alice") as alice,
+    async with scripted_room(tmp_path, "parrot", "alice", server="ngircd") as (
+        script,
+        _,
+        (parrot, alice),
     ):
         await parrot.say(ROOM, "Terra: I am a very talkative parrot, and how do you do today?")
         for _ in range(3):
@@ -82,12 +79,9 @@ async def test_who_speaks_through_a_relay_is_answered_and_never_an_admin(tmp_pat
 async def test_a_private_message_for_a_bridged_person_is_refused_and_says_where_it_may_be_said(
     tmp_path: Path,
 ) -> None:
-    async with (
-        ngircd() as ircd,
-        irc_tendril(irc_config(tmp_path, ircd.port, NOBODY, irc={"relays": ["bridge!*@*"]})),
-        irc_member(ircd.port, "bridge") as bridge,
-        irc_member(ircd.port, "alice") as alice,
-    ):
+    async with room(
+        tmp_path, NOBODY, "bridge", "alice", server="ngircd", irc={"relays": ["bridge!*@*"]}
+    ) as (_, (bridge, alice)):
         await bridge.ask("<eve> .ping", "eve: pong")
         refused = "I cannot tell eve in private, .* only know the nick; say it on #terrarium."
         await alice.ask(".tell eve the key is under the mat", refused, room="Terra")
@@ -114,11 +108,7 @@ async def test_a_message_is_for_the_person_of_that_nick_on_the_same_network(tmp_
 
 
 async def test_one_who_only_looks_like_a_bridged_person_is_themselves(tmp_path: Path) -> None:
-    async with (
-        ngircd() as ircd,
-        irc_tendril(irc_config(tmp_path, ircd.port, NOBODY)),
-        irc_member(ircd.port, "mallory") as mallory,
-    ):
+    async with room(tmp_path, NOBODY, "mallory", server="ngircd") as (_, (mallory,)):
         await mallory.say(ROOM, "<alice> .ping")
         await mallory.ask(".ping", "mallory: pong")
         assert not any("alice: pong" in line for line in mallory.lines)

@@ -16,11 +16,11 @@ from harnesses.irc.tendril import IrcTendril
 from storage.chat_log.event import PUBLIC, Event
 from storage.log import Query
 from terrarium.config import Config
+from tests.kit.irc_scene import NOBODY
 from tests.kit.irc_script import WELCOME, Listener, Wire, listening
 from tests.kit.irc_tendril import irc_config, irc_tendril, logged
 from tests.kit.openai_script import ScriptedOpenAI
 
-NOBODY = "http://127.0.0.1:9"
 NEAR = 600  # seconds; a test is over sooner
 CAPABILITIES = "batch draft/multiline=max-bytes=4096,max-lines=9 message-tags server-time"
 ALICE = ":alice!a@h"

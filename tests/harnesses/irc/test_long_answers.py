@@ -18,6 +18,7 @@ from storage.db.database import Database
 from storage.queues.pastes import Pastes
 from storage.settings import log_path
 from tests.kit.irc_client import IrcClient, irc_client, irc_member
+from tests.kit.irc_scene import scripted_room
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import SERVERS, Ircd, ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
@@ -121,12 +122,7 @@ async def test_no_link_is_claimed_while_nobody_could_open_it(
 async def test_the_public_address_is_where_links_lead(tmp_path: Path) -> None:
     web = {"public_url": "https://logs.example.org/irc/"}
     status = StatusFile(tmp_path, "web")
-    async with (
-        ngircd() as ircd,
-        ScriptedOpenAI() as script,
-        irc_tendril(irc_config(tmp_path, ircd.port, script.url, web=web)),
-        irc_member(ircd.port, "alice") as alice,
-    ):
+    async with scripted_room(tmp_path, "alice", server="ngircd", web=web) as (script, _, (alice,)):
         status.ready("http://0.0.0.0:8081")
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
@@ -168,11 +164,10 @@ async def test_more_goes_on_with_the_answer_to_whoever_says_it(tmp_path: Path) -
 
 
 async def test_more_keeps_the_lines_that_the_server_refuses(tmp_path: Path) -> None:
-    async with (
-        ngircd() as ircd,
-        ScriptedOpenAI() as script,
-        irc_member(ircd.port, "alice") as alice,
-        irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
+    async with scripted_room(tmp_path, "alice", server="ngircd", early=True) as (
+        script,
+        _,
+        (alice,),
     ):
         script.say("\n".join(f"line {number}" for number in range(6)))
         await alice.ask(".terrarium count", r"\(3 more lines: \.more\)$")
@@ -185,12 +180,7 @@ async def test_more_keeps_the_lines_that_the_server_refuses(tmp_path: Path) -> N
 
 
 async def test_no_line_begins_like_a_command_wherever_it_is_split(tmp_path: Path) -> None:
-    async with (
-        ngircd() as ircd,
-        ScriptedOpenAI() as script,
-        irc_tendril(irc_config(tmp_path, ircd.port, script.url)) as tendril,
-        irc_member(ircd.port, "alice") as alice,
-    ):
+    async with scripted_room(tmp_path, "alice", server="ngircd") as (script, tendril, (alice,)):
         words = " ".join(["word"] * 200)
         full = len(tendril.networks["irc"].split(ROOM, words.replace(" ", ""))[0])
         # Each of exactly one line, whose end does not fit behind "alice: " or a blank.

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from storage.memory.memories import MemoryKind
 from tests.harnesses.irc.test_privacy import texts
-from tests.harnesses.irc.test_registry import NOBODY, OTHER, alice_in, ask
 from tests.harnesses.irc.test_reminders import HOUR, MINUTE, NOON, world
 from tests.kit.clock import ManualClock
 from tests.kit.irc_client import irc_member
+from tests.kit.irc_scene import NOBODY, alice_in
 from tests.kit.irc_tendril import ROOM, person
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.readings import by_cues
 
+OTHER = "#other"
 TINY = {"parameters": 135_000_000}
 READS = by_cues(
     cancel_reminder="cancel",
@@ -65,15 +66,16 @@ async def test_a_person_has_facts_remembered_looked_up_and_removed(tmp_path: Pat
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
         script.reads, script.card = READS, dict(TINY)
         first = "I will remember: your favourite tea is oolong."
-        assert await ask(alice, ".remember that my favourite tea is oolong") == first
+        assert await alice.reply_to(".remember that my favourite tea is oolong") == first
         assert (
-            await ask(alice, ".remember wifi hunter2") == "I will remember: your wifi is hunter2."
+            await alice.reply_to(".remember wifi hunter2")
+            == "I will remember: your wifi is hunter2."
         )
         assert (
-            await ask(alice, ".terrarium what is my favorite tea?")
+            await alice.reply_to(".terrarium what is my favorite tea?")
             == "Your favourite tea is oolong."
         )
-        assert await ask(alice, ".recall wifi") == "Your wifi is hunter2."
+        assert await alice.reply_to(".recall wifi") == "Your wifi is hunter2."
         assert "favourite tea = oolong" in await alice.told(".recall")
         assert "favourite tea = oolong" in await alice.told(".recall tea")
         assert "called coffee" in await alice.told(".recall coffee")
@@ -112,7 +114,7 @@ async def test_what_is_remembered_in_one_place_is_not_told_in_another(tmp_path: 
     channels = {"channels": [ROOM, OTHER]}
     async with alice_in(tmp_path, NOBODY, irc=channels) as (alice, tendril):
         await alice.join(OTHER)
-        await ask(alice, ".remember pin 4711")
+        await alice.reply_to(".remember pin 4711")
         assert "called pin" in await alice.told(".recall pin", OTHER)
         async with irc_member(tendril.networks.settings.port, "bob") as bob:
             assert "called pin" in await bob.told(".recall pin")
@@ -137,10 +139,10 @@ async def test_the_bot_says_what_it_is_in_written_words(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
         script.card = dict(TINY)
         script.reads = by_cues(help="can you do", about_bot="you")
-        assert (await ask(alice, ".terrarium who are you?")).startswith("I am Terra, a bot: ")
-        assert "search the log: .search" in await ask(alice, ".terrarium what can you do?")
-        assert (await ask(alice, ".about model")).startswith("My model is ")
-        assert (await ask(alice, ".terrarium help")).startswith(".terrarium .ask ")
+        assert (await alice.reply_to(".terrarium who are you?")).startswith("I am Terra, a bot: ")
+        assert "search the log: .search" in await alice.reply_to(".terrarium what can you do?")
+        assert (await alice.reply_to(".about model")).startswith("My model is ")
+        assert (await alice.reply_to(".terrarium help")).startswith(".terrarium .ask ")
         assert script.requests == []
 
 
@@ -157,11 +159,11 @@ async def test_a_capable_model_is_asked_what_commands_leave_over(tmp_path: Path)
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
         for question in questions:
             script.say("Gladly.")
-            assert await ask(alice, f".terrarium {question}") == "Gladly."
+            assert await alice.reply_to(f".terrarium {question}") == "Gladly."
         script.reads = REMINDS
         assert "Picked at random" not in str(script.requests)
-        assert "on " in await ask(alice, ".terrarium remind me in 2 hours to check the oven")
-        assert "Picked" in await ask(alice, ".terrarium choose between hagen and staging")
+        assert "on " in await alice.reply_to(".terrarium remind me in 2 hours to check the oven")
+        assert "Picked" in await alice.reply_to(".terrarium choose between hagen and staging")
         assert len(script.requests) == len(questions)
 
 
@@ -170,8 +172,10 @@ async def test_a_tiny_model_is_spared_all_that_a_form_recognises(tmp_path: Path)
         script.card = dict(TINY)
         script.reads = REMINDS
         async with alice_in(tmp_path, script.url) as (alice, _):
-            await ask(alice, ".terrarium remind me in 2 hours to call bob, and who has the key?")
-            await ask(alice, ".terrarium choose between hagen and staging, whichever is better")
+            await alice.reply_to(
+                ".terrarium remind me in 2 hours to call bob, and who has the key?"
+            )
+            await alice.reply_to(".terrarium choose between hagen and staging, whichever is better")
             assert script.requests == []
 
 

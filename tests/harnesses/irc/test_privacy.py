@@ -11,8 +11,8 @@ from sqlite3 import connect
 from harnesses.irc.tendril import IrcTendril
 from storage.chat_log.event import EVERYTHING, Identity
 from storage.log import Query
-from tests.harnesses.irc.test_registry import NOBODY, alice_in
 from tests.kit.irc_client import IrcClient
+from tests.kit.irc_scene import NOBODY, alice_in
 from tests.kit.irc_tendril import ROOM, conversation_with, kept_turns
 from tests.kit.jobs import settled
 from tests.kit.openai_script import Answer, ScriptedOpenAI

@@ -15,6 +15,7 @@ from harnesses.core.tendril.status import ProcessState, read_report
 from harnesses.irc.tendril import IrcTendril
 from tests.kit.irc_client import IrcClient, irc_client, irc_member
 from tests.kit.irc_network import Ears, joined, running
+from tests.kit.irc_scene import NOBODY
 from tests.kit.irc_tendril import (
     ROOM,
     conversation_with,
@@ -30,7 +31,6 @@ from tests.kit.patience import PATIENCE, until
 from tests.kit.ports import free_port
 
 OPER = OPERATORS + "".join(f'<module name="{name}">' for name in ("sanick", "sajoin", "redirect"))
-NOBODY = "http://127.0.0.1:9"
 
 
 @asynccontextmanager

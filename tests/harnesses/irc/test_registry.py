@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,12 +18,12 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 
 from harnesses.core.tendril.status import examine_process, read_report
-from harnesses.irc.tendril import IrcTendril
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.outbox import Outbox
 from tests.kit.data_files import outbox_path
-from tests.kit.irc_client import IrcClient, irc_client, irc_member
+from tests.kit.irc_client import irc_client, irc_member
+from tests.kit.irc_scene import NOBODY, alice_in, scripted_room
 from tests.kit.irc_tendril import (
     ROOM,
     conversation_with,
@@ -39,28 +37,8 @@ from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.serving import serving
 
-NOBODY = "http://127.0.0.1:9"
 OTHER = "#other"
 USUAL = {"lines_per_second": 1, "person_per_minute": 60}
-
-
-@asynccontextmanager
-async def alice_in(
-    data: Path, api_url: str, **tables: Mapping[str, Any]
-) -> AsyncIterator[tuple[IrcClient, IrcTendril]]:
-    """Somebody in the room of a tendril, and the tendril."""
-    async with (
-        embedded_ircd() as ircd,
-        irc_tendril(irc_config(data, ircd.port, api_url, **tables)) as tendril,
-        irc_member(ircd.port, "alice") as alice,
-    ):
-        yield alice, tendril
-
-
-async def ask(client: IrcClient, words: str, room: str = ROOM) -> str:
-    """Say `words` in `room` and return the first line of the reply."""
-    match = await client.ask(words, rf":Terra!\S+ PRIVMSG {room} :{client.nick}: (.*)$", room=room)
-    return match[1]
 
 
 async def test_every_command_answers(tmp_path: Path) -> None:
@@ -68,29 +46,29 @@ async def test_every_command_answers(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY, agent={"timezone": zone}) as (alice, _):
         await alice.say(ROOM, "the wiki moved to port 8443")
         await alice.ask(".search nothing like this", "alice: Nothing found")
-        found = await ask(alice, ".search WIKI port")
+        found = await alice.reply_to(".search WIKI port")
         assert found.endswith("the wiki moved to port 8443")
         assert "alice" not in found  # a quoted nick must not highlight its owner
         said = datetime.fromisoformat(found[1:17]).replace(tzinfo=ZoneInfo(zone))
         assert abs(datetime.now(UTC) - said) < timedelta(hours=1)
         copied = found.split("<")[1].split(">")[0]
-        assert await ask(alice, f".search wiki from:{copied}") == found
-        assert (await ask(alice, ".stats")).startswith("5 lines by 1 person since 20")
-        assert await ask(alice, ".who") == "2 here: a\u200blice, T\u200berra"
-        assert await ask(alice, ".clear") == "Forgotten: our conversation of 0 turns."
-        assert await ask(alice, ".more") == "There is no more."
-        assert await ask(alice, ".ping") == "pong"
-        assert re.fullmatch(r"Terrarium [\d.]+", await ask(alice, ".version"))
-        assert "My model is not reachable at the moment" in await ask(alice, ".about model")
-        assert (await ask(alice, ".help")).startswith(".terrarium .ask .search ")
-        assert await ask(alice, ".help search") == ".search WORDS: find lines of this channel"
-        assert await ask(alice, ".help .PING") == ".ping: check that I am up"
+        assert await alice.reply_to(f".search wiki from:{copied}") == found
+        assert (await alice.reply_to(".stats")).startswith("5 lines by 1 person since 20")
+        assert await alice.reply_to(".who") == "2 here: a\u200blice, T\u200berra"
+        assert await alice.reply_to(".clear") == "Forgotten: our conversation of 0 turns."
+        assert await alice.reply_to(".more") == "There is no more."
+        assert await alice.reply_to(".ping") == "pong"
+        assert re.fullmatch(r"Terrarium [\d.]+", await alice.reply_to(".version"))
+        assert "My model is not reachable at the moment" in await alice.reply_to(".about model")
+        assert (await alice.reply_to(".help")).startswith(".terrarium .ask .search ")
+        assert await alice.reply_to(".help search") == ".search WORDS: find lines of this channel"
+        assert await alice.reply_to(".help .PING") == ".ping: check that I am up"
         await alice.say(ROOM, ".help kick")
         await alice.expect(
             r"NOTICE alice :\[#terrarium\] There is no command kick; \.help lists them"
         )
-        assert await ask(alice, ".terrarium") == "Ask me something: .terrarium QUESTION"
-        assert await ask(alice, ".search") == "Search for what? .search WORDS"
+        assert await alice.reply_to(".terrarium") == "Ask me something: .terrarium QUESTION"
+        assert await alice.reply_to(".search") == "Search for what? .search WORDS"
         await alice.say("Terra", ".who")
         await alice.expect(r":Terra!\S+ PRIVMSG alice :Only you and I are here\.$")
 
@@ -100,17 +78,17 @@ async def test_a_line_that_only_looks_like_a_command_is_left_alone(tmp_path: Pat
         for line in ("...", ".5 is a half", ".unknown thing", "what does .ping do", "Terra rules"):
             await alice.say(ROOM, line)
         await alice.send(f"NOTICE {ROOM} :.ping")
-        assert await ask(alice, ".ping") == "pong"
+        assert await alice.reply_to(".ping") == "pong"
         replies = [line for line in alice.lines if line.startswith(":Terra!") and "PRIVMSG" in line]
         assert len(replies) == 1
 
 
 async def test_without_the_agent_server_the_log_goes_on_and_answers(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
-        answer = await ask(alice, ".terrarium how are you?")
+        answer = await alice.reply_to(".terrarium how are you?")
         assert answer == "My model is not reachable at the moment; please ask again in a minute."
         await alice.say(ROOM, "the greenhouse pump starts at six")
-        answer = await ask(alice, ".terrarium when does the greenhouse pump start?")
+        answer = await alice.reply_to(".terrarium when does the greenhouse pump start?")
         assert answer.endswith("<a\u200blice> the greenhouse pump starts at six")
     said = await logged(tendril.config)
     assert ("PRIVMSG", "alice", "the greenhouse pump starts at six") in said
@@ -119,9 +97,9 @@ async def test_without_the_agent_server_the_log_goes_on_and_answers(tmp_path: Pa
 async def test_a_search_finds_no_questions_to_the_bot(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
         await alice.say(ROOM, "the cellar keys hang in the hall")
-        await ask(alice, "Terra: who has the cellar keys?")
-        await ask(alice, ".ask where are the cellar keys")
-        found = await ask(alice, ".search cellar keys")
+        await alice.reply_to("Terra: who has the cellar keys?")
+        await alice.reply_to(".ask where are the cellar keys")
+        found = await alice.reply_to(".search cellar keys")
         assert found.endswith("the cellar keys hang in the hall")
         assert sum("who has the cellar keys" in line for line in alice.lines) == 0
 
@@ -144,7 +122,7 @@ async def test_what_only_the_owner_can_mend_is_told_to_the_owner_and_no_falsehoo
     advice = "AGENT_API_KEY" if status == 401 else "MODEL_UPSTREAM_KEY"
     with capture_logs() as log:
         async with serving(site) as url, alice_in(tmp_path, url) as (alice, _):
-            assert await ask(alice, ".terrarium how are you?") == told
+            assert await alice.reply_to(".terrarium how are you?") == told
             found = read_report(tmp_path, "irc")
             assert found is not None
             assert advice in found.trouble
@@ -174,15 +152,15 @@ async def test_four_quick_questions_of_one_person_each_get_an_answer(tmp_path: P
 async def test_the_bot_is_asked_by_its_nick_and_answers_without_a_second(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
         script.answer(Answer("Alice: hello.", reasoning="secret plan")).say("alice:")
-        assert await ask(alice, "@Terra who are the frogs?") == "hello."
+        assert await alice.reply_to("@Terra who are the frogs?") == "hello."
         [turn] = await kept_turns(tendril, conversation_with("alice"))
         assert turn.messages[-1]["reasoning_content"] == "secret plan"
-        assert await ask(alice, "terra: how are you?") == "alice:"
+        assert await alice.reply_to("terra: how are you?") == "alice:"
         asked = script.requests[1]["messages"][-1]["content"]
         assert asked.endswith("alice asks: how are you?")
-        assert await ask(alice, "@Terra") == "Ask me something: .terrarium QUESTION"
+        assert await alice.reply_to("@Terra") == "Ask me something: .terrarium QUESTION"
         await alice.say(ROOM, "@Terraform is a tool")
-        assert await ask(alice, ".ping") == "pong"
+        assert await alice.reply_to(".ping") == "pong"
         assert not any("secret" in line for line in alice.lines)
     assert len(script.requests) == 2
 
@@ -193,10 +171,10 @@ async def test_answers_of_the_model_bear_the_mark_once_and_no_other_reply(tmp_pa
         alice_in(tmp_path, script.url, irc={"mark": "🤖 "}) as (alice, _),
     ):
         script.say("Yes.").say("🤖 Once.").say("/me nods")
-        assert await ask(alice, ".terrarium do frogs sing?") == "🤖 Yes."
-        assert await ask(alice, ".terrarium do toads sing?") == "🤖 Once."
+        assert await alice.reply_to(".terrarium do frogs sing?") == "🤖 Yes."
+        assert await alice.reply_to(".terrarium do toads sing?") == "🤖 Once."
         await alice.ask(".terrarium do newts nod?", rf"PRIVMSG {ROOM} :\x01ACTION 🤖 nods\x01$")
-        assert await ask(alice, ".ping") == "pong"
+        assert await alice.reply_to(".ping") == "pong"
 
 
 async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None:
@@ -205,10 +183,10 @@ async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None
         script.say("Noted.").say("Tea.")
         async with irc_member(ircd.port, "alice") as alice:
             async with irc_tendril(config) as tendril:
-                await ask(alice, ".terrarium I drink tea")
+                await alice.reply_to(".terrarium I drink tea")
                 assert len(await kept_turns(tendril, conversation_with("alice"))) == 1
             async with irc_tendril(config):
-                assert await ask(alice, ".ask what do I drink?") == "Tea."
+                assert await alice.reply_to(".ask what do I drink?") == "Tea."
         first, second = (request["messages"] for request in script.requests)
         assert second[0] == first[0]  # the engine can use its cache
         assert "<alice> .terrarium I drink tea\n" in second[1]["content"]
@@ -229,9 +207,9 @@ async def test_a_question_sees_its_own_channel_only(tmp_path: Path) -> None:
         await alice.say(OTHER, "the secret is plum")
         await alice.ask(".search secret", r"PRIVMSG alice :Nothing found\.$", room="Terra")
         await alice.ask(".ping", "pong", room=OTHER)
-        assert await ask(mallory, ".search secret") == "Nothing found."
+        assert await mallory.reply_to(".search secret") == "Nothing found."
         script.call("search_log", {"query": "the secret is"}).say("I know no secret.")
-        await ask(mallory, ".terrarium what is the secret?")
+        await mallory.reply_to(".terrarium what is the secret?")
         assert "plum" not in json.dumps(script.requests)
         [result] = [m for m in script.requests[1]["messages"] if m["role"] == "tool"]
         wrapped = '<tool_result tool="search_log">\nno line has secret\n</tool_result>'
@@ -243,7 +221,7 @@ async def test_channels_of_one_group_may_search_each_other(tmp_path: Path) -> No
     async with alice_in(tmp_path, NOBODY, irc=irc) as (alice, _):
         await alice.join(OTHER)
         await alice.say(OTHER, "plums are ripe")
-        assert (await ask(alice, ".search plums")).endswith("plums are ripe")
+        assert (await alice.reply_to(".search plums")).endswith("plums are ripe")
 
 
 async def test_a_private_message_is_a_question_and_stays_private(tmp_path: Path) -> None:
@@ -257,10 +235,10 @@ async def test_a_private_message_is_a_question_and_stays_private(tmp_path: Path)
         script.say("Your PIN is safe.")
         await alice.say("Terra", "my pin is 4711")
         await alice.expect(r":Terra!\S+ PRIVMSG alice :Your PIN is safe\.$")
-        assert await ask(bob, ".search pin") == "Nothing found."
+        assert await bob.reply_to(".search pin") == "Nothing found."
         await bob.ask(".search pin", r"PRIVMSG bob :Nothing found\.$", room="Terra")
         script.say("No idea.")
-        await ask(bob, ".terrarium what is the pin of alice?")
+        await bob.reply_to(".terrarium what is the pin of alice?")
         assert "4711" not in json.dumps(script.requests[1])
 
 
@@ -277,7 +255,7 @@ async def test_a_message_from_another_tendril_is_said_once(tmp_path: Path) -> No
             async with irc_tendril(config):
                 await alice.expect(rf"PRIVMSG {ROOM} :Today:$")
                 await alice.expect(rf"PRIVMSG {ROOM} :nothing$")
-                await ask(alice, ".ping")
+                await alice.reply_to(".ping")
                 async with asyncio.timeout(PATIENCE):
                     while await outbox.list_unsent():  # noqa: ASYNC110 - noted after it was said
                         await asyncio.sleep(0.05)
@@ -286,12 +264,10 @@ async def test_a_message_from_another_tendril_is_said_once(tmp_path: Path) -> No
 
 
 async def test_one_who_floods_questions_does_not_crowd_out_the_others(tmp_path: Path) -> None:
-    async with (
-        embedded_ircd() as ircd,
-        ScriptedOpenAI() as script,
-        irc_tendril(irc_config(tmp_path, ircd.port, script.url, irc=USUAL)),
-        irc_member(ircd.port, "mallory") as mallory,
-        irc_member(ircd.port, "alice") as alice,
+    async with scripted_room(tmp_path, "mallory", "alice", irc=USUAL) as (
+        script,
+        _,
+        (mallory, alice),
     ):
         for number in range(1_000):
             await mallory.say(ROOM, f".terrarium {number}")

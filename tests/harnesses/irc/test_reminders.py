@@ -15,11 +15,11 @@ from storage.db.database import Database
 from storage.queues.reminders import Owner, Reminder, Reminders
 from tests.kit.clock import ManualClock
 from tests.kit.irc_client import IrcClient, irc_member
+from tests.kit.irc_scene import NOBODY
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 
-NOBODY = "http://127.0.0.1:9"
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 

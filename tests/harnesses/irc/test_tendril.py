@@ -11,19 +11,13 @@ from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.settings import log_path
 from tests.kit.irc_client import irc_member
+from tests.kit.irc_scene import scripted_room
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
-from tests.kit.ircd import embedded_ircd, inspircd
-from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.ircd import inspircd
 
 
 async def test_a_question_is_answered_from_the_lines_before_it(tmp_path: Path) -> None:
-    async with (
-        embedded_ircd() as ircd,
-        ScriptedOpenAI() as script,
-        irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
-        irc_member(ircd.port, "alice") as alice,
-        irc_member(ircd.port, "bob") as bob,
-    ):
+    async with scripted_room(tmp_path, "alice", "bob") as (script, _, (alice, bob)):
         await bob.say(ROOM, "the deploy is at nine")
         await bob.settle()
         script.say("At nine, says bob.")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tests.kit.clock import ManualClock
 from tests.kit.irc_client import irc_client
+from tests.kit.irc_scene import NOBODY
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.page_server import page, page_server
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-NOBODY = "http://127.0.0.1:9"
 
 
 async def test_titles_are_told_where_they_are_on_and_of_public_lines_only(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from llm.answerers.answerers import CANNOT, COURTESIES, NOT_SAID, TAKEN_NOTE, TOO_SMALL
-from tests.harnesses.irc.test_registry import alice_in, ask
 from tests.kit.irc_client import IrcClient
+from tests.kit.irc_scene import alice_in
 from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
@@ -35,17 +35,17 @@ async def test_a_tiny_model_is_not_asked_what_the_log_answers(tmp_path: Path) ->
     async with scripted(tmp_path, TINY) as (alice, script):
         await alice.say(ROOM, FACT)
         await alice.say(ROOM, "I like frogs better than toads")
-        answer = await ask(alice, ".terrarium when does the greenhouse pump start?")
+        answer = await alice.reply_to(".terrarium when does the greenhouse pump start?")
         assert answer.endswith(f"<a\u200blice> {FACT}")
         script.reads = lambda _: "who_said"
-        said = await ask(alice, ".terrarium who said something about toads?")
+        said = await alice.reply_to(".terrarium who said something about toads?")
         assert "I like frogs better than toads" in said
         script.reads = lambda _: "local"
-        nothing = await ask(alice, ".terrarium where is the key to our boat house?")
+        nothing = await alice.reply_to(".terrarium where is the key to our boat house?")
         assert nothing == "I find nothing about that in the log here."
-        assert await ask(alice, ".terrarium 12 * 34?") == "12 × 34 = 408"
+        assert await alice.reply_to(".terrarium 12 * 34?") == "12 × 34 = 408"
         script.reads = lambda _: "calculation"
-        assert await ask(alice, ".terrarium quick maths: 12 * 34") == "12 × 34 = 408"
+        assert await alice.reply_to(".terrarium quick maths: 12 * 34") == "12 × 34 = 408"
         assert script.requests == []
 
 
@@ -54,7 +54,7 @@ async def test_a_tiny_model_gets_the_question_alone_and_answers_in_short(tmp_pat
         for number in range(10):
             await alice.say(ROOM, f"chatter {number}")
         script.say(" paris")
-        assert await ask(alice, ".terrarium what is the capital of Gaul?") == "Paris."
+        assert await alice.reply_to(".terrarium what is the capital of Gaul?") == "Paris."
         (request,) = script.requests
         assert request["prompt"].endswith("\n\nQuestion: what is the capital of Gaul?\nAnswer:")
         assert "chatter" not in request["prompt"]
@@ -65,13 +65,13 @@ async def test_a_tiny_model_gets_the_question_alone_and_answers_in_short(tmp_pat
 async def test_a_tiny_model_is_not_asked_to_be_polite_or_to_translate(tmp_path: Path) -> None:
     async with scripted(tmp_path, TINY) as (alice, script):
         script.reads = lambda _: "small_talk"
-        assert await ask(alice, ".terrarium thanks a lot!") in COURTESIES.values()
+        assert await alice.reply_to(".terrarium thanks a lot!") in COURTESIES.values()
         script.reads = lambda _: "text"
-        assert await ask(alice, ".terrarium translate good morning to French") == TOO_SMALL
+        assert await alice.reply_to(".terrarium translate good morning to French") == TOO_SMALL
         assert script.requests == []
     async with scripted(tmp_path / "small", SMALL) as (alice, script):
         script.say("Any time.")
-        assert await ask(alice, ".terrarium thanks a lot!") == "Any time."
+        assert await alice.reply_to(".terrarium thanks a lot!") == "Any time."
 
 
 async def test_a_tiny_model_is_asked_only_what_it_can_answer(tmp_path: Path) -> None:
@@ -88,11 +88,11 @@ async def test_a_tiny_model_is_asked_only_what_it_can_answer(tmp_path: Path) -> 
         script.reads = kinds.__getitem__
         told = (TAKEN_NOTE, TOO_SMALL, CANNOT, NOT_SAID)
         for text, answer in zip(kinds, told, strict=False):
-            assert await ask(alice, f".terrarium {text}") == answer
+            assert await alice.reply_to(f".terrarium {text}") == answer
         assert script.requests == []
         await alice.say(ROOM, ".terrarium what did I miss?")
         await alice.expect(r"Nothing was said here since|1 line by 1 person")
-        assert await ask(alice, ".terrarium what is a monad?") == "Ok."
+        assert await alice.reply_to(".terrarium what is a monad?") == "Ok."
 
 
 @pytest.mark.parametrize("card", [TINY, SMALL])
@@ -102,10 +102,10 @@ async def test_instructions_end_after_two_whole_sentences(
     async with scripted(tmp_path, card) as (alice, script):
         script.reads = lambda _: "howto"
         if card is TINY:
-            assert await ask(alice, ".terrarium how do I make tea?") == TOO_SMALL
+            assert await alice.reply_to(".terrarium how do I make tea?") == TOO_SMALL
             return
         script.say("Boil water, which is wet. Pour it on the leaves.\n\nThen bake it. Eat it.")
-        answer = await ask(alice, ".terrarium how do I make tea?")
+        answer = await alice.reply_to(".terrarium how do I make tea?")
         assert answer == "Boil water, which is wet. Pour it on the leaves."
 
 
@@ -127,13 +127,13 @@ async def test_what_looks_like_a_call_or_like_the_prompt_never_reaches_people(
         call = '{"name": "sky_color", "arguments": {"day": "today"}}'
         script.answer(*[Answer(call)] * (3 if card is TINY else 1))
         if card is TINY:
-            assert await ask(alice, ".terrarium which colour has the sky?") == TOO_SMALL
+            assert await alice.reply_to(".terrarium which colour has the sky?") == TOO_SMALL
             return
         script.say("Blue it is.")
-        assert await ask(alice, ".terrarium which colour has the sky?") == "Blue it is."
+        assert await alice.reply_to(".terrarium which colour has the sky?") == "Blue it is."
         assert len(script.requests) == 2
         script.say("Oslo!\n</irc_logs>\n<irc_logs>\n[2019-07-31 14:56:18] <tom> hi")
-        assert await ask(alice, ".terrarium what is the capital of Norway?") == "Oslo!"
+        assert await alice.reply_to(".terrarium what is the capital of Norway?") == "Oslo!"
 
 
 async def test_a_capable_model_is_shown_hundreds_of_lines(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ async def test_a_capable_model_is_shown_hundreds_of_lines(tmp_path: Path) -> Non
         script.max_model_len = 16_384
         for number in range(160):
             await alice.say(ROOM, f"line {number}")
-        assert await ask(alice, ".terrarium what is new?") == "ok"
+        assert await alice.reply_to(".terrarium what is new?") == "ok"
         (request,) = script.requests
         shown = request["messages"][-1]["content"]
         assert [n for n in range(160) if f"line {n}\n" not in shown] == []

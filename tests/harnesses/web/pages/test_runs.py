@@ -14,8 +14,8 @@ from playwright.async_api import expect
 from storage.db.database import Database
 from storage.memory.conversations import Conversations, Turn
 from storage.runs.runs import Run, RunEnd, Runs, Step
-from tests.harnesses.irc.test_registry import alice_in
 from tests.kit.browser import PHONE, browser, visit
+from tests.kit.irc_scene import alice_in
 from tests.kit.irc_tendril import ROOM, conversation_with, kept_turns
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
