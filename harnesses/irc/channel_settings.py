@@ -8,21 +8,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from harnesses.irc.protocol.message import Casemap
 from storage.chat_log.event import Place, channel_of_room
 from storage.db.database import Database
 from storage.queues.channel_settings import EVERYWHERE, ChannelSettings
+from terrarium.config import NamedTable
 
 Proactive = Literal["off", "test", "on"]
 """Values of the setting `proactive`; `test` only records what the bot would have said."""
 
 
-class ChannelKeys(BaseModel):
+class ChannelKeys(NamedTable):
     """Keys that one channel may have of its own; "*" stands for every channel of the network."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     command_prefix: str | None = Field(
         None, min_length=1, max_length=8, description="What a command begins with"

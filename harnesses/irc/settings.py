@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -21,7 +19,7 @@ from pydantic_settings import NoDecode
 
 from harnesses.irc.channel_settings import ChannelKeys
 from harnesses.irc.protocol.message import parse
-from terrarium.config import Config, ConfigError, Settings, split_commas
+from terrarium.config import Config, ConfigError, Settings, require_known, split_commas
 from terrarium.entry_points import entry_points
 
 
@@ -208,12 +206,6 @@ class NetworkSettings(Settings):
         description='Settings of single channels, by name; "*" is every channel',
     )
 
-    @field_validator("channel", mode="before")
-    @classmethod
-    def _known_channel_keys(cls, channels: object) -> object:
-        _require_known(channels, ChannelKeys.model_fields)
-        return channels
-
 
 class IrcSettings(NetworkSettings):
     """The IRC tendril; its network keys apply if there is no `[irc.networks.NAME]`."""
@@ -273,7 +265,8 @@ class IrcSettings(NetworkSettings):
     @field_validator("networks")
     @classmethod
     def _known_keys(cls, networks: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        _require_known(networks, NetworkSettings.model_fields)
+        for name, values in networks.items():
+            require_known(values, NetworkSettings.model_fields, f" in {name}")
         # What other tendrils store of their people is under the name of the tendril.
         taken = {*entry_points("terrarium.tendrils").names, "terminal"} - {"irc"}
         for name in networks:
@@ -292,17 +285,6 @@ class IrcSettings(NetworkSettings):
                 "brings along is [up] irc_port (UP_IRC_PORT)"
             )
         return self
-
-
-def _require_known(tables: object, keys: Iterable[str]) -> None:
-    """Raise ValueError, with the nearest known key, if one of the named tables has another key."""
-    known = list(keys)
-    for name, values in tables.items() if isinstance(tables, Mapping) else ():
-        for key in values if isinstance(values, Mapping) else ():
-            if key not in known:
-                # With a cutoff of 0 there is always a nearest key.
-                near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
-                raise ValueError(f'unknown key "{key}" in {name}; the nearest is "{near}"')
 
 
 def networks(config: Config) -> dict[str, NetworkSettings]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import ssl
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -58,16 +57,15 @@ class TokenBucket:
         self._clock, self._rate = clock, rate
         self._tokens, self._filled = BURST, clock()
 
-    def delay(self, price: float) -> float:
-        """Return the seconds until there are `price` tokens, 0.0 if there are."""
+    def take(self, price: float) -> float:
+        """Remove `price` tokens and return 0.0, or else the seconds until there are so many."""
         now = self._clock()
         self._tokens = min(BURST, self._tokens + (now - self._filled) * self._rate)
         self._filled = now
-        return max(0.0, (price - self._tokens) / self._rate)
-
-    def take(self, price: float) -> None:
-        """Remove `price` tokens, once `delay` is 0."""
+        if self._tokens < price:
+            return (price - self._tokens) / self._rate
         self._tokens -= price
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +171,9 @@ class SendQueue:
             if not first.sent.done():
                 size = len(first.line.encode("utf-8", "replace")) + len("\r\n")
                 price = 0.0 if queue is self._urgent else cost(size)
-                if delay := self._bucket.delay(price):
+                if delay := self._bucket.take(price):
                     self._next = self._loop.call_later(delay, self._pump)
                     return
-                self._bucket.take(price)
             queue.popleft()
             if queue is not self._urgent and self._waiting:
                 sender = next(iter(self._waiting))
@@ -250,8 +247,7 @@ class IrcConnection(asyncio.Protocol):
             "host": server,
             "port": port,
             "local_addr": (settings.bind, 0) if settings.bind else None,
-            # The race of a single address would only take turns of the event loop.
-            "happy_eyeballs_delay": None if _is_address(server) else NEXT_ADDRESS_DELAY,
+            "happy_eyeballs_delay": NEXT_ADDRESS_DELAY,
         }
         async with self._opening:
             if settings.socks5:
@@ -434,11 +430,3 @@ def explain(error: OSError | UnicodeError, port: int, encrypted: bool) -> str:
             "(often 6697), or tls = false"
         )
     return text
-
-
-def _is_address(server: str) -> bool:
-    try:
-        ipaddress.ip_address(server)
-    except ValueError:
-        return False
-    return True

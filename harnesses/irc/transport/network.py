@@ -134,8 +134,7 @@ class Network:
 
         self.send_line(self.session.whois(nick, found).render())
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(WHOIS_TIMEOUT):
-                return await answer
+            return await asyncio.wait_for(answer, WHOIS_TIMEOUT)
         return None
 
     @property
@@ -214,8 +213,8 @@ class Network:
     async def lag(self) -> float | None:
         """Measure the seconds until the server answers a PING; None after `LAG_TIMEOUT` seconds."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAG_TIMEOUT):
-                return await self._connection.lag() if self._connection else None
+            if self._connection:
+                return await asyncio.wait_for(self._connection.lag(), LAG_TIMEOUT)
         return None
 
     async def has_replayed(self, target: str, text: str, since: datetime) -> bool:
@@ -407,8 +406,7 @@ class Network:
         delay = self._backoff.delay(at_least=UNWELCOME_WAIT if unwelcome else 0.0)
         log.info("irc.reconnecting", network=self.name, seconds=round(delay, 1))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(delay):
-                await self._closing.wait()
+            await asyncio.wait_for(self._closing.wait(), delay)
 
     def _on_change(self) -> None:
         announced = self.session.sts

@@ -88,6 +88,9 @@ def test_a_bucket_gives_ten_seconds_worth_at_once_and_then_its_rate() -> None:
     assert buckets.try_acquire("b")
     clock.now += 2
     assert [buckets.try_acquire("a") for _ in range(2)] == [True, False]
+    assert [buckets.should_notify("a") for _ in range(3)] == [True, False, False]
+    clock.now += 61
+    assert buckets.should_notify("a"), "once a minute"
 
 
 def test_who_floods_is_heard_after_being_quiet_and_not_before() -> None:
@@ -100,14 +103,11 @@ def test_who_floods_is_heard_after_being_quiet_and_not_before() -> None:
     assert not buckets.try_acquire("mallory")
     clock.now += 15
     assert buckets.try_acquire("mallory")
-
-
-def test_a_refusal_is_told_once_a_minute() -> None:
-    clock = Clock()
-    buckets = TokenBuckets(1.0, clock, refusals_cost=True)
-    assert [buckets.should_notify("a") for _ in range(3)] == [True, False, False]
-    clock.now += 61
-    assert buckets.should_notify("a")
+    for _ in range(300):
+        buckets.try_acquire("mallory")
+    buckets.set_rate(0.1)
+    clock.now += 20.1  # from the lowest balance that the new rate allows to one token
+    assert buckets.try_acquire("mallory"), "a lower rate does not lengthen the silence"
 
 
 async def test_the_most_specific_place_wins_and_there_what_was_set(tmp_path: Path) -> None:
@@ -213,16 +213,6 @@ async def test_new_settings_do_not_end_the_silence_after_a_flood(tmp_path: Path)
     assert not policy.should_notify(request)
     clock.now += 3.0
     assert policy.try_acquire(request), "it is the new rate that refills"
-
-
-def test_a_lower_rate_does_not_lengthen_the_silence_after_a_flood() -> None:
-    clock = Clock()
-    buckets = TokenBuckets(10.0, clock, refusals_cost=True)
-    for _ in range(300):
-        buckets.try_acquire("alice")
-    buckets.set_rate(0.1)
-    clock.now += 20.1  # from the lowest balance that the new rate allows to one token
-    assert buckets.try_acquire("alice")
 
 
 def test_what_is_said_has_no_codes_no_overrides_and_no_towers_of_marks() -> None:

@@ -77,7 +77,7 @@ def test_several_networks_have_their_own_keys_and_variables() -> None:
     [
         (
             {"networks": {"one": {"sever": "x"}}},
-            'unknown key "sever" in one; the nearest is "server"',
+            'unknown key "sever" in one; the nearest known key is "server"',
         ),
         ({"networks": {"one": {"server": "x", "port": 0}}}, "[irc.networks.one] port"),
         ({"networks": {"one": {}}}, "[irc.networks.one] has no server"),
@@ -108,7 +108,7 @@ def test_what_differs_on_a_channel_is_a_table_of_its_name() -> None:
 
 def test_a_wrong_key_of_a_channel_is_named_with_the_nearest() -> None:
     wrong = config(server="irc.example", channel={"#c": {"line_buget": 2}})
-    with pytest.raises(ConfigError, match=r'unknown key "line_buget" in #c.*"line_budget"'):
+    with pytest.raises(ConfigError, match=r'channel\.#c: unknown key "line_buget".*"line_budget"'):
         networks(wrong)
     with pytest.raises(ConfigError, match=r"\[irc\] channel\.#c\.line_budget"):
         networks(config(server="irc.example", channel={"#c": {"line_budget": 0}}))

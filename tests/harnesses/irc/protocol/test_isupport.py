@@ -22,41 +22,27 @@ def test_names_fold_as_the_server_says(mapping: str, name: str, folded: str) -> 
     assert ISupport().with_tokens([f"CASEMAPPING={mapping}"]).fold(name) == folded
 
 
-def test_silence_means_the_protocol_defaults() -> None:
+def test_tokens_of_several_lines_add_up_and_silence_means_the_protocol_defaults() -> None:
     silent = ISupport()
     assert silent.fold("[]") == "{}"
     assert silent.prefix == {"@": "o", "+": "v"}
     assert (silent.nicklen, silent.linelen, silent.chantypes) == (None, 512, "#&")
-
-
-def test_tokens_of_several_lines_add_up_and_can_be_taken_back() -> None:
-    isupport = (
-        ISupport()
-        .with_tokens(["NICKLEN=30", "PREFIX=(qo)~@"])
-        .with_tokens(["-NICKLEN", "LINELEN=x"])
-    )
-    assert isupport.nicklen is None
-    assert isupport.linelen == 512
+    first = silent.with_tokens(["NICKLEN=30", "PREFIX=(qo)~@"])
+    isupport = first.with_tokens(["-NICKLEN", "LINELEN=x"])
+    assert (isupport.nicklen, isupport.linelen) == (None, 512)
     assert isupport.prefix == {"~": "q", "@": "o"}
-    assert ISupport().with_tokens([r"CHANTYPES=\x23"]).chantypes == "#"
+    assert silent.with_tokens([r"CHANTYPES=\x23"]).chantypes == "#"
+    assert silent.with_tokens(["CHANMODES=b,k,l,imn"]).chanmodes == ("b", "k", "l", "imn")
+    assert silent.with_tokens(["CHANMODES=b"]).chanmodes == ("b", "", "", "")
 
 
-def test_members_lose_all_their_symbols_but_nicks_keep_theirs() -> None:
-    isupport = ISupport().with_tokens(["PREFIX=(qaohv)~&@%+", "STATUSMSG=@+"])
+def test_symbols_come_off_the_names_of_members_and_off_channels_as_targets() -> None:
+    isupport = ISupport().with_tokens(["PREFIX=(qaohv)~&@%+", "STATUSMSG=@+", "CHANTYPES=#+"])
     assert isupport.without_prefix("~&@owner") == "owner"
     assert isupport.without_prefix("_~nick") == "_~nick"
     assert ISupport().with_tokens(["PREFIX="]).without_prefix("@odd") == "@odd"
-
-
-def test_a_status_message_reaches_its_channel() -> None:
-    isupport = ISupport().with_tokens(["STATUSMSG=@+", "CHANTYPES=#+"])
     targets = ("@#c", "+open", "alice", "")
     assert [isupport.channel_of(each) for each in targets] == ["#c", "+open", None, None]
-
-
-def test_channel_modes_come_in_four_kinds() -> None:
-    assert ISupport().with_tokens(["CHANMODES=b,k,l,imn"]).chanmodes == ("b", "k", "l", "imn")
-    assert ISupport().with_tokens(["CHANMODES=b"]).chanmodes == ("b", "", "", "")
 
 
 def test_some_names_are_nicks_of_people_and_others_are_nobodys() -> None:

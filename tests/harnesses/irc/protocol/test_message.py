@@ -74,16 +74,11 @@ def test_a_message_that_would_be_read_as_another_is_refused(message: Message) ->
         message.render()
 
 
-def test_a_missing_parameter_is_empty() -> None:
-    assert Message("PART", ("#c",)).param(1) == ""
-    assert Message("PART", ("#c",)).param(-2) == ""
-
-
-def test_tags_come_off_and_the_rest_stays_as_it_was() -> None:
-    assert (
-        strip_tags("@time=x;y=z :a!b@c PRIVMSG #c :two  spaces") == ":a!b@c PRIVMSG #c :two  spaces"
-    )
+def test_tags_come_off_and_a_missing_parameter_is_empty() -> None:
+    bare = ":a!b@c PRIVMSG #c :two  spaces"
+    assert strip_tags(f"@time=x;y=z {bare}") == bare
     assert strip_tags("PING :@x y") == "PING :@x y"
+    assert Message("PART", ("#c",)).param(1) == Message("PART", ("#c",)).param(-2) == ""
 
 
 @pytest.mark.parametrize(

@@ -124,11 +124,18 @@ def welcomed(*, encrypted: bool = True, **settings: Any) -> Story:
     return story
 
 
-def test_services_are_told_once_the_server_has_said_that_it_is_they() -> None:
+def test_services_are_told_once_the_server_or_the_mask_of_the_settings_says_it_is_they() -> None:
     story = welcomed()
     assert story.sent() == ["WHOIS NickServ"]
     assert story.reply(SERVICES, IS_SERVICE) == []
     assert story.reply(END) == ["PRIVMSG NickServ :IDENTIFY secret"]
+    mask = "nickserv!*@services.example"
+    story = welcomed(nickserv_mask=mask)
+    assert story.reply(SERVICES, END) == ["WHOIS NickServ", "PRIVMSG NickServ :IDENTIFY secret"]
+    story = welcomed(nickserv_mask=mask)
+    with capture_logs():
+        story.feed(STRANGER, IS_SERVICE, END)
+    assert story.sent() == ["WHOIS NickServ"]
 
 
 @pytest.mark.parametrize("answer", [[STRANGER], [":s 401 Terra NickServ :No such nick"]])
@@ -144,16 +151,6 @@ def test_nobody_is_told_the_password_on_a_connection_that_others_can_read() -> N
         story = welcomed(encrypted=False)
     assert story.reply(SERVICES, IS_SERVICE, END) == []
     assert [log["event"] for log in logs] == ["irc.nickserv_not_told"]
-
-
-def test_a_mask_of_the_settings_decides_where_it_is_given() -> None:
-    mask = "nickserv!*@services.example"
-    story = welcomed(nickserv_mask=mask)
-    assert story.reply(SERVICES, END) == ["WHOIS NickServ", "PRIVMSG NickServ :IDENTIFY secret"]
-    story = welcomed(nickserv_mask=mask)
-    with capture_logs():
-        story.feed(STRANGER, IS_SERVICE, END)
-    assert story.sent() == ["WHOIS NickServ"]
 
 
 def test_a_whois_that_stays_unanswered_does_not_keep_the_password_back_for_ever() -> None:

@@ -20,13 +20,18 @@ def now(events: list[IrcEvent]) -> list[IrcEvent]:
     return [event for event in events if not event.batch_type]
 
 
-def test_our_own_nick_change_is_followed() -> None:
+def test_our_nick_and_host_are_learnt_wherever_the_server_tells_them() -> None:
     story = inside()
     (event,) = story.feed(":Terra!~t@host.example NICK Gaia")
     assert (event.type, event.own, event.text, event.channel) == ("NICK", True, "Gaia", "#c")
     assert story.session.nick == "Gaia"
     assert story.members() == {"Gaia", "owner", "alice"}
     assert story.feed(":alice!a@h PRIVMSG Gaia :hi")[0].channel is None
+    assert str(story.session.source) == "Gaia!~t@host.example"
+    story.feed(":s 396 Gaia cloak.example :is now your displayed host")
+    assert str(story.session.source) == "Gaia!~t@cloak.example"
+    story.feed(":Gaia!~t@cloak.example CHGHOST me vhost.example")
+    assert str(story.session.source) == "Gaia!me@vhost.example"
 
 
 def test_an_unknown_casemapping_is_taken_for_rfc1459_and_the_log_says_so_once() -> None:
@@ -52,7 +57,7 @@ def test_members_are_found_after_the_casemapping_has_changed() -> None:
     assert network.is_joined
 
 
-def test_who_joins_during_a_names_reply_stays_and_who_leaves_is_gone() -> None:
+def test_a_names_reply_of_several_lines_forgets_nobody_who_comes_meanwhile() -> None:
     story = inside(
         ":s 353 Terra = #c :Terra ~@owner alice dave",
         ":carol!c@h JOIN #c",
@@ -61,13 +66,8 @@ def test_who_joins_during_a_names_reply_stays_and_who_leaves_is_gone() -> None:
         ":s 366 Terra #c :End",
     )
     assert story.members() == {"Terra", "owner", "carol", "david"}
-
-
-def test_a_netsplit_in_several_names_lines_forgets_nobody() -> None:
-    story = inside(
-        ":s 353 Terra = #C :@bob carol", ":s 353 Terra = #c :Terra", ":s 366 Terra #c :End"
-    )
-    assert story.members() == {"Terra", "bob", "carol"}
+    story.feed(":s 353 Terra = #C :@bob", ":s 353 Terra = #c :Terra", ":s 366 Terra #c :End")
+    assert story.members() == {"Terra", "bob"}
 
 
 def test_quit_and_nick_come_once_for_each_shared_channel() -> None:
@@ -90,16 +90,13 @@ def test_quit_and_nick_come_once_for_each_shared_channel() -> None:
     assert story.feed(":stranger!s@h QUIT :bye") == []
 
 
-def test_a_kick_is_logged_and_we_return_a_little_later() -> None:
+def test_after_a_kick_we_return_a_little_later_and_to_a_channel_that_we_left_never() -> None:
     story = inside()
     (event,) = story.feed(":owner!o@h KICK #c Terra :out")
     assert (event.nick, event.target, event.text) == ("owner", "Terra", "out")
     assert not story.session.is_joined
     (again,) = story.outgoing()
     assert (again.message.render(), again.delay) == ("JOIN #c", 60.0)
-
-
-def test_a_channel_left_on_purpose_is_not_joined_again() -> None:
     story = inside()
     del story.wanted["#c"]
     assert story.reply(":Terra!t@h PART #c :bye") == []
@@ -291,15 +288,6 @@ def test_all_who_ask_for_a_nick_get_the_next_answer_about_it() -> None:
     assert [answer and answer.host for answer in answers[1:]] == ["host"] * 2
     story.feed(":s 311 Terra bob b other * :Bob", ":s 318 Terra bob :End of WHOIS")
     assert len(answers) == 3
-
-
-def test_our_host_is_learnt_wherever_the_server_tells_it() -> None:
-    story = inside()
-    assert str(story.session.source) == "Terra!~t@host.example"
-    story.feed(":s 396 Terra cloak.example :is now your displayed host")
-    assert str(story.session.source) == "Terra!~t@cloak.example"
-    story.feed(":Terra!~t@cloak.example CHGHOST me vhost.example")
-    assert str(story.session.source) == "Terra!me@vhost.example"
 
 
 def test_ping_is_answered_at_once_and_error_is_kept() -> None:

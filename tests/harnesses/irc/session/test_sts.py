@@ -56,26 +56,29 @@ def test_what_is_no_number_counts_as_missing(
     assert Sts.parse(value) == Sts(port, duration)
 
 
-def test_a_policy_ends_when_its_time_is_over(policies: Policies) -> None:
+def test_a_policy_ends_with_its_time_and_the_newest_word_of_the_server_counts(
+    policies: Policies,
+) -> None:
     policies.kept.store("IRC.Example", 6697, 60)
     for now, port in ((1000.0, 6697), (1059.9, 6697), (1060.0, None), (2000.0, None)):
         policies.now = now
-        assert policies.kept.port(HOST) == port
-        assert policies.again().port(HOST) == port
-
-
-def test_another_word_of_the_server_replaces_the_one_before(policies: Policies) -> None:
+        assert policies.kept.port(HOST) == policies.again().port(HOST) == port
     policies.kept.store(HOST, 6697, 1000)
     policies.kept.store(HOST, 7000, 10)
     policies.kept.renew(HOST)
-    policies.now = 1009.0
-    assert policies.again().port(HOST) == 7000
-    policies.now = 1010.0
-    assert policies.again().port(HOST) is None
+    for now, port in ((2009.0, 7000), (2010.0, None)):
+        policies.now = now
+        assert policies.again().port(HOST) == port
 
 
-def test_a_duration_of_0_takes_it_back_for_good(policies: Policies) -> None:
+def test_a_word_in_the_clear_binds_this_process_and_a_duration_of_0_takes_all_back(
+    policies: Policies,
+) -> None:
     policies.kept.upgrade(HOST, 6697)
+    policies.kept.renew(HOST)
+    assert policies.kept.port(HOST) == 6697
+    assert policies.again().port(HOST) is None
+    assert not policies.path.exists()
     policies.kept.store(HOST, 6697, 60)
     policies.kept.store("other.example", 6697, 60)
     policies.kept.store(HOST, 6697, 0)
@@ -83,14 +86,6 @@ def test_a_duration_of_0_takes_it_back_for_good(policies: Policies) -> None:
     assert policies.kept.port(HOST) is None
     assert policies.again().port(HOST) is None
     assert list(json.loads(policies.path.read_text())) == ["other.example"]
-
-
-def test_a_word_in_the_clear_binds_this_process_alone(policies: Policies) -> None:
-    policies.kept.upgrade(HOST, 6697)
-    policies.kept.renew(HOST)
-    assert policies.kept.port(HOST) == 6697
-    assert policies.again().port(HOST) is None
-    assert not policies.path.exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"irc.example": {"port": 1}}', "\x00", "{"])
