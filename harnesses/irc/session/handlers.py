@@ -18,7 +18,7 @@ from harnesses.irc.protocol.message import (
     is_nick,
     sanitize,
 )
-from harnesses.irc.session import nick, registration
+from harnesses.irc.session import registration
 from harnesses.irc.session.session import (
     MAX_AHEAD,
     MULTILINE,
@@ -78,7 +78,7 @@ told the server's own words."""
 _TALK = ("PRIVMSG", "NOTICE")
 _UNSENDABLE = str.maketrans("", "", "\0\r\n\x01")
 
-HANDLERS = Handlers(registration.HANDLERS | nick.HANDLERS)
+HANDLERS = Handlers(registration.HANDLERS)
 
 
 def receive(session: Session, message: Message) -> list[IrcEvent]:
@@ -342,7 +342,7 @@ def _nick_refused(session: Session, message: Message) -> None:
     if session.registered and session.isupport.is_channel(message.param(1)):
         _refused(session, message)
     else:
-        nick.on_refused(session, message)
+        registration.on_nick_refused(session, message)
 
 
 @HANDLERS.on("INVITE")
@@ -415,7 +415,7 @@ def _quit(session: Session, message: Message) -> list[IrcEvent]:
     events = _everywhere(session, message)
     for event in events:
         session.roster.remove(event.target, event.nick)
-    nick.on_nick_free(session, message.nick)
+    registration.on_nick_free(session, message.nick)
     return events
 
 
@@ -426,9 +426,9 @@ def _nick(session: Session, message: Message) -> list[IrcEvent]:
     session.roster.rename(old, new)
     if session.is_me(old):  # also when an operator or services renamed us
         session.source = replace(session.source, nick=new)
-        nick.on_nick_change(session)
+        registration.on_nick_change(session)
     elif session.fold(old) != session.fold(new):
-        nick.on_nick_free(session, old)
+        registration.on_nick_free(session, old)
     return events
 
 

@@ -28,8 +28,7 @@ from harnesses.irc.protocol.message import (
     split,
     talk,
 )
-from harnesses.irc.session import nick as nicks
-from harnesses.irc.session.registration import login_problem
+from harnesses.irc.session.registration import claim_nick, login_problem
 from harnesses.irc.session.session import Member, Roster, Session, utc_now
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
@@ -196,7 +195,7 @@ class Network:
         """Request the nick of `settings` now, and use them from the next connection on."""
         self.settings = settings
         if self._connection:
-            nicks.claim_nick(self.session, settings)
+            claim_nick(self.session, settings)
             self._connection.flush()
 
     def restrict(self, may_speak: Callable[[], bool]) -> None:

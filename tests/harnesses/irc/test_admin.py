@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from storage.db.database import Database
 from storage.privacy.audit_log import AuditLog
 from storage.settings import log_path
 from terrarium.config import load
-from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_scene import NOBODY
+from tests.kit.irc_client import IrcClient, irc_client, irc_member
+from tests.kit.irc_scene import NOBODY, room, scripted_room
 from tests.kit.irc_tendril import (
     ROOM,
     conversation_with,
@@ -27,7 +27,7 @@ from tests.kit.irc_tendril import (
     kept_turns,
     logged,
 )
-from tests.kit.ircd import SERVERS, Ircd, embedded_ircd, ngircd
+from tests.kit.ircd import Ircd, embedded_ircd, ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE, until
 from tests.kit.readings import by_cues
@@ -38,14 +38,9 @@ ADMIN = "root!*@127.0.0.1"
 MAY_NOT = "error: not done: the person who asks you may not have that done"
 
 
-@asynccontextmanager
-async def people(port: int, *nicks: str) -> AsyncIterator[list[IrcClient]]:
-    """People in the room; the first of them owns it when nobody was there."""
-    async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(irc_client(port, nick)) for nick in nicks]
-        for client in clients:
-            await client.join(ROOM)
-        yield clients
+def of_root(**irc: Any) -> dict[str, Any]:
+    """The options of a room in which root is the admin and was there first."""
+    return {"server": "ngircd", "early": True, "irc": {"admins": [ADMIN]} | irc}
 
 
 def config_of(data: Path, ircd: Ircd, url: str = NOBODY, **irc: Any) -> Any:
@@ -58,11 +53,7 @@ async def deeds(data: Path) -> list[tuple[str, str, str]]:
 
 
 async def test_only_admins_give_admin_commands_and_an_empty_list_is_nobody(tmp_path: Path) -> None:
-    async with (
-        ngircd() as ircd,
-        irc_tendril(config_of(tmp_path, ircd, admins=[])) as tendril,
-        people(ircd.port, "root") as (root,),
-    ):
+    async with room(tmp_path, NOBODY, "root", **of_root(admins=[])) as (tendril, (root,)):
         for command in ("join #other", "set line_budget 1", "reload"):
             assert await root.told(f".{command}") == "Only admins may do that."
         assert tendril.networks["irc"].roster.channels == [ROOM]
@@ -147,7 +138,11 @@ async def test_channels_joined_and_left_by_command_are_so_after_a_restart(tmp_pa
 
 
 async def test_who_is_ignored_is_not_heard_until_they_are_again(tmp_path: Path) -> None:
-    async with ngircd() as ircd, people(ircd.port, "root", "bob") as (root, bob):
+    async with (
+        ngircd() as ircd,
+        irc_member(ircd.port, "root") as root,
+        irc_member(ircd.port, "bob") as bob,
+    ):
         async with irc_tendril(config_of(tmp_path, ircd)):
             assert await root.told(".ignore bob") == "I now ignore bob!*@*."
         async with irc_tendril(config_of(tmp_path, ircd)):
@@ -165,7 +160,8 @@ async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> No
     async with (
         ngircd() as ircd,
         ScriptedOpenAI() as script,
-        people(ircd.port, "root", "bob") as (root, bob),
+        irc_member(ircd.port, "root") as root,
+        irc_member(ircd.port, "bob") as bob,
     ):
         config = config_of(tmp_path, ircd, script.url, channel={"*": {"line_budget": 3}})
         async with irc_tendril(config):
@@ -203,14 +199,13 @@ async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> No
 
 
 async def test_a_channel_whose_log_is_off_is_answered_and_not_kept(tmp_path: Path) -> None:
-    async with ngircd() as ircd, ScriptedOpenAI() as script:
-        config = config_of(tmp_path, ircd, script.url, channel={ROOM: {"logging": False}})
-        async with irc_tendril(config), people(ircd.port, "root") as (root,):
-            await root.say(ROOM, "between ourselves")
-            await root.ask(".terrarium hi", rf"PRIVMSG {ROOM} :root: ok$")
-            assert "between ourselves" not in str(script.requests)
-            await root.ask(".search ourselves", r"root: Nothing found\.$")
-    assert await logged(config) == []
+    options = of_root(channel={ROOM: {"logging": False}})
+    async with scripted_room(tmp_path, "root", **options) as (script, tendril, (root,)):
+        await root.say(ROOM, "between ourselves")
+        await root.ask(".terrarium hi", rf"PRIVMSG {ROOM} :root: ok$")
+        assert "between ourselves" not in str(script.requests)
+        await root.ask(".search ourselves", r"root: Nothing found\.$")
+    assert await logged(tendril.config) == []
 
 
 async def test_the_file_is_read_anew_by_command_and_when_it_changes(tmp_path: Path) -> None:
@@ -220,7 +215,7 @@ async def test_the_file_is_read_anew_by_command_and_when_it_changes(tmp_path: Pa
         here = f'server = "127.0.0.1"\nport = {port}\nlines_per_second = 100\n'
         file.write_text(f'[irc]\n{here}admins = ["{ADMIN}"]\n{more}')
 
-    async with ngircd() as ircd, people(ircd.port, "root") as (root,):
+    async with ngircd() as ircd, irc_member(ircd.port, "root") as root:
         write(ircd.port, "")
         async with irc_tendril(load(file, tmp_path)) as tendril:
             write(ircd.port, 'channels = ["#terrarium", "#other"]\n')
@@ -239,12 +234,7 @@ async def test_the_file_is_read_anew_by_command_and_when_it_changes(tmp_path: Pa
 
 
 async def test_the_status_tells_how_the_bot_is(tmp_path: Path) -> None:
-    async with (
-        ngircd() as ircd,
-        ScriptedOpenAI() as script,
-        irc_tendril(config_of(tmp_path, ircd, script.url)) as tendril,
-        people(ircd.port, "root") as (root,),
-    ):
+    async with scripted_room(tmp_path, "root", **of_root()) as (_, tendril, (root,)):
         await root.ask(".terrarium one two three", "root: ok")
         await kept_turns(tendril, conversation_with("root", "ngircd"))
         status = await root.ask(".status", r"root: (up .*)$")
@@ -261,11 +251,9 @@ async def acting(
 
     Only InspIRCd shows a tendril the hosts of people, which it then bans.
     """
-    async with SERVERS[server]() as ircd, ScriptedOpenAI() as script, AsyncExitStack() as stack:
+    options = of_root(**irc) | {"server": server}
+    async with scripted_room(data, "root", "bob", **options) as (script, tendril, clients):
         script.reads = by_cues(order=" bob")
-        clients = await stack.enter_async_context(people(ircd.port, "root", "bob"))
-        config = config_of(data, ircd, script.url, **irc)
-        tendril = await stack.enter_async_context(irc_tendril(config))
         await clients[0].send(f"MODE {ROOM} +o Terra")
         await clients[0].expect(rf"MODE {ROOM} \+o :?Terra")
         await until(lambda: tendril.networks["irc"].is_operator(ROOM))
@@ -364,31 +352,29 @@ async def test_a_line_of_the_log_gets_nothing_done_that_the_asker_may_not(tmp_pa
 
 
 async def test_others_may_not_use_them_and_a_mere_member_has_none(tmp_path: Path) -> None:
+    def offered(script: ScriptedOpenAI) -> set[str]:
+        return {each["function"]["name"] for each in script.requests[-1]["tools"]}
+
     async with acting(tmp_path, admin_tools=True) as (script, (root, bob), _):
-
-        def offered() -> set[str]:
-            return {each["function"]["name"] for each in script.requests[-1]["tools"]}
-
         await root.ask(".terrarium hi", "root: ok")
-        assert {"kick", "ban", "topic", "mode"} <= offered()
+        assert {"kick", "ban", "topic", "mode"} <= offered(script)
         script.call("kick", {"nick": "root", "reason": "because"}).say("No.")
         await bob.ask(".terrarium kick root", "bob: No")
-        assert {"kick", "ban", "topic", "mode"} <= offered()  # one list for all who ask there
+        assert {"kick", "ban", "topic", "mode"} <= offered(script)  # one list for all there
         assert results(script)[0] == MAY_NOT
         await root.send(f"MODE {ROOM} -o Terra")
         await root.settle()
         script.call("kick", {"nick": "bob", "reason": "because"}).say("No.")
         await root.ask(".terrarium kick bob", "root: No")
-        assert "kick" not in offered()
+        assert "kick" not in offered(script)
     assert await deeds(tmp_path) == []
+    async with acting(tmp_path) as (script, (root, _bob), _):  # as they are unless switched on
+        await root.ask(".terrarium kick bob", "root: ok")
+        assert "kick" not in offered(script)
 
 
 async def test_an_invitation_is_followed_while_nothing_can_be_stored(tmp_path: Path) -> None:
-    async with (
-        ngircd() as ircd,
-        irc_tendril(config_of(tmp_path, ircd)),
-        people(ircd.port, "root") as (root,),
-    ):
+    async with room(tmp_path, NOBODY, "root", **of_root()) as (_, (root,)):
         with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
             file.execute(
                 "CREATE TRIGGER full BEFORE INSERT ON channel_settings"
@@ -399,12 +385,6 @@ async def test_an_invitation_is_followed_while_nothing_can_be_stored(tmp_path: P
         await root.expect(rf":Terra!\S+ JOIN :?{OTHER}")
         await root.ask(".ping", "root: pong", room=OTHER)
         assert await deeds(tmp_path) == []
-
-
-async def test_admin_tools_are_off_unless_switched_on(tmp_path: Path) -> None:
-    async with acting(tmp_path) as (script, (root, _), _tendril):
-        await root.ask(".terrarium kick bob", "root: ok")
-        assert "kick" not in str(script.requests[0]["tools"])
 
 
 async def test_permission_is_looked_at_again_when_a_tool_runs(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from storage.memory.memories import MemoryKind
 from tests.harnesses.irc.test_privacy import texts
-from tests.harnesses.irc.test_reminders import HOUR, MINUTE, NOON, world
+from tests.harnesses.irc.test_reminders import HOUR, MINUTE, scripted_life, world
 from tests.kit.clock import ManualClock
-from tests.kit.irc_client import irc_member
-from tests.kit.irc_scene import NOBODY, alice_in
+from tests.kit.irc_scene import NOBODY, NOON, alice_in, room
 from tests.kit.irc_tendril import ROOM, person
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.readings import by_cues
@@ -30,11 +29,7 @@ REMINDS = by_cues(remind="remind me", dice="choose between", search="search")
 
 
 async def test_reminders_in_plain_words_need_no_model(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        world(tmp_path) as it,
-        it.life(NOON, script.url) as clock,
-    ):
+    async with scripted_life(tmp_path) as (script, it, clock):
         script.reads, script.card = READS, dict(TINY)
         await it.alice.say(ROOM, "Terra: remind me in 20 minutes to check the oven")
         await it.alice.expect("on Fri 2026-05-01 at 12:20 UTC .reminder 1")
@@ -112,12 +107,11 @@ async def test_what_is_kept_of_a_person_is_told_to_them_alone(tmp_path: Path) ->
 
 async def test_what_is_remembered_in_one_place_is_not_told_in_another(tmp_path: Path) -> None:
     channels = {"channels": [ROOM, OTHER]}
-    async with alice_in(tmp_path, NOBODY, irc=channels) as (alice, tendril):
+    async with room(tmp_path, NOBODY, "alice", "bob", irc=channels) as (_, (alice, bob)):
         await alice.join(OTHER)
         await alice.reply_to(".remember pin 4711")
         assert "called pin" in await alice.told(".recall pin", OTHER)
-        async with irc_member(tendril.networks.settings.port, "bob") as bob:
-            assert "called pin" in await bob.told(".recall pin")
+        assert "called pin" in await bob.told(".recall pin")
 
 
 async def test_nothing_is_remembered_of_who_is_not_logged(tmp_path: Path) -> None:
@@ -163,19 +157,17 @@ async def test_a_capable_model_is_asked_what_commands_leave_over(tmp_path: Path)
         script.reads = REMINDS
         assert "Picked at random" not in str(script.requests)
         assert "on " in await alice.reply_to(".terrarium remind me in 2 hours to check the oven")
-        assert "Picked" in await alice.reply_to(".terrarium choose between hagen and staging")
+        choice = ".terrarium choose between hagen and staging"
+        assert "Picked" in await alice.reply_to(choice)
         assert len(script.requests) == len(questions)
-
-
-async def test_a_tiny_model_is_spared_all_that_a_form_recognises(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
-        script.card = dict(TINY)
+        script.card = dict(TINY)  # it is spared all that a form recognises
         script.reads = REMINDS
-        async with alice_in(tmp_path, script.url) as (alice, _):
+        async with alice_in(tmp_path / "tiny", script.url) as (alice, _):
             await alice.reply_to(
                 ".terrarium remind me in 2 hours to call bob, and who has the key?"
             )
-            await alice.reply_to(".terrarium choose between hagen and staging, whichever is better")
+            await alice.reply_to(f"{choice}, whichever is better")
             assert script.requests == []
 
 

@@ -58,7 +58,9 @@ async def test_who_says_nolog_is_not_logged_until_they_take_it_back(tmp_path: Pa
     assert SECRET.encode() not in raw(tmp_path)
 
 
-async def test_a_command_said_to_the_nick_is_the_command(tmp_path: Path) -> None:
+async def test_a_command_said_to_the_nick_is_the_command_and_one_without_arguments_ignores_prose(
+    tmp_path: Path,
+) -> None:
     async with answering("Both are fine.") as script, alice_in(tmp_path, script.url) as alice_there:
         alice, tendril = alice_there
         await alice.ask("Terra: .nolog", "NOTICE alice :.*I no longer store what you say")
@@ -66,11 +68,6 @@ async def test_a_command_said_to_the_nick_is_the_command(tmp_path: Path) -> None
         await alice.ask("Terra: .net or java?", "alice: Both are fine")
         assert "nolog" not in "".join(await texts(tendril))
         assert script.requests[0]["messages"][-1]["content"].endswith("alice asks: .net or java?")
-
-
-async def test_a_command_without_arguments_ignores_prose(tmp_path: Path) -> None:
-    async with answering("Yes.") as script, alice_in(tmp_path, script.url) as (alice, _):
-        await alice.ask(".terrarium is the pond deep?", "alice: Yes")
         for prose in (
             ".clear as mud",
             ".version 2 is out",
@@ -115,10 +112,8 @@ async def test_what_an_opted_out_person_said_before_is_shown_to_no_model(tmp_pat
 
 
 async def test_forget_me_asks_back_and_then_leaves_nothing(tmp_path: Path) -> None:
-    async with (
-        answering(f"You said {SECRET}.") as script,
-        alice_in(tmp_path, script.url) as (alice, tendril),
-    ):
+    said = f"You said {SECRET}."
+    async with answering(said) as script, alice_in(tmp_path, script.url) as (alice, tendril):
         await alice.say(ROOM, f"my word is {SECRET}")
         await alice.ask(".terrarium what is my word?", f"alice: You said {SECRET}")
         assert "forget me" in await alice.told(".forget")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,11 @@ from storage.db.database import Database
 from storage.queues.reminders import Owner, Reminder, Reminders
 from tests.kit.clock import ManualClock
 from tests.kit.irc_client import IrcClient, irc_member
-from tests.kit.irc_scene import NOBODY
+from tests.kit.irc_scene import NOBODY, NOON
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
@@ -31,6 +30,14 @@ class World:
         self.data, self.port, self.alice, self.bob = data, port, alice, bob
 
     @asynccontextmanager
+    async def tendril(
+        self, clock: ManualClock, api_url: str = NOBODY, **tables: Any
+    ) -> AsyncIterator[IrcTendril]:
+        config = irc_config(self.data, self.port, api_url, **tables)
+        async with irc_tendril(config, clock) as tendril:
+            yield tendril
+
+    @asynccontextmanager
     async def life(
         self, now: datetime, api_url: str = NOBODY, **tables: Any
     ) -> AsyncIterator[ManualClock]:
@@ -38,14 +45,6 @@ class World:
         clock = ManualClock(now)
         async with self.tendril(clock, api_url, **tables):
             yield clock
-
-    @asynccontextmanager
-    async def tendril(
-        self, clock: ManualClock, api_url: str = NOBODY, **tables: Any
-    ) -> AsyncIterator[IrcTendril]:
-        config = irc_config(self.data, self.port, api_url, **tables)
-        async with irc_tendril(config, clock) as tendril:
-            yield tendril
 
 
 @asynccontextmanager
@@ -56,6 +55,13 @@ async def world(data: Path) -> AsyncIterator[World]:
         irc_member(ircd.port, "bob") as bob,
     ):
         yield World(data, ircd.port, alice, bob)
+
+
+@asynccontextmanager
+async def scripted_life(data: Path) -> AsyncIterator[tuple[ScriptedOpenAI, World, ManualClock]]:
+    """A life from noon on with a scripted model."""
+    async with ScriptedOpenAI() as script, world(data) as it, it.life(NOON, script.url) as clock:
+        yield script, it, clock
 
 
 def said(client: IrcClient) -> list[str]:
@@ -99,11 +105,7 @@ async def test_what_was_missed_is_made_up_for_once(tmp_path: Path) -> None:
 
 
 async def test_a_reminder_is_not_lost_because_the_model_is_busy(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        world(tmp_path) as it,
-        it.life(NOON, script.url) as clock,
-    ):
+    async with scripted_life(tmp_path) as (script, it, clock):
         await it.alice.ask(".remind in 20 minutes it is time to go home", "I will remind you")
         script.hang("Well,")
         await it.alice.say(ROOM, ".terrarium what is tea?")
@@ -153,6 +155,13 @@ async def test_jobs_are_paused_and_run_by_their_owner_and_admins_see_those_of_th
 
 async def test_a_reminder_is_cancelled_by_any_form_of_one_of_its_words(tmp_path: Path) -> None:
     async with world(tmp_path) as it, it.life(NOON):
+        assert "every monday and thursday at 9" in await it.alice.told(".remind soon tea")
+        assert await it.alice.told(".remind in 5 minutes") == "What about?"
+        assert "300" in await it.alice.told(f".remind in 5 minutes {'x' * 301}")
+        assert "cancel NUMBER" in await it.alice.told(".reminders drop 1")
+        assert "When, and what about?" in await it.alice.told(".remind me")
+        assert "no reminders" in await it.alice.told(".reminders cancel all")
+        assert "no reminder" in await it.alice.told(".reminders cancel 1")
         await it.alice.ask(".remind in 2h brownies in the oven", "reminder 1")
         await it.alice.ask(".remind in 2h call the plumber", "reminder 2")
         cancel = ".reminders cancel"
@@ -162,7 +171,9 @@ async def test_a_reminder_is_cancelled_by_any_form_of_one_of_its_words(tmp_path:
         assert (await it.alice.told(".reminders")).startswith("2: ")
 
 
-async def test_a_reminder_of_a_private_conversation_stays_private(tmp_path: Path) -> None:
+async def test_a_reminder_in_private_stays_private_and_of_who_is_not_logged_is_not_logged(
+    tmp_path: Path,
+) -> None:
     async with world(tmp_path) as it:
         async with it.life(NOON) as clock:
             await it.alice.say("Terra", ".remind in 20 minutes my secret")
@@ -170,8 +181,14 @@ async def test_a_reminder_of_a_private_conversation_stays_private(tmp_path: Path
             await clock.advance(20 * MINUTE)
             await it.alice.expect("PRIVMSG alice :reminder: my secret$")
             await it.bob.settle()
+            await it.alice.told(".nolog")
+            await it.alice.ask(".remind in 20 minutes xyzzy", "I will remind you")
+            await clock.advance(20 * MINUTE)
+            await it.alice.expect("alice: reminder: xyzzy$")
         assert "secret" not in "".join(it.bob.lines)
-        assert "secret" not in str(await logged(irc_config(tmp_path, it.port, NOBODY)))
+        kept = str(await logged(irc_config(tmp_path, it.port, NOBODY)))
+        assert "secret" not in kept
+        assert "xyzzy" not in kept
 
 
 async def test_a_reminder_waits_until_we_are_where_it_belongs(tmp_path: Path) -> None:
@@ -189,11 +206,7 @@ async def test_a_reminder_waits_until_we_are_where_it_belongs(tmp_path: Path) ->
 
 
 async def test_the_model_keeps_reminders_in_the_name_of_who_asks(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        world(tmp_path) as it,
-        it.life(NOON, script.url) as clock,
-    ):
+    async with scripted_life(tmp_path) as (script, it, clock):
         script.call("remind", {"when": "in 20 minutes", "text": "tea"}).say("I will.")
         await it.alice.say(ROOM, ".terrarium my tea is ready in 20 minutes and you might remind me")
         await it.alice.expect("alice: I will")
@@ -202,33 +215,8 @@ async def test_the_model_keeps_reminders_in_the_name_of_who_asks(tmp_path: Path)
         assert "I understand times like these" in str(script.requests[-1]["messages"][-1])
         await clock.advance(20 * MINUTE)
         await it.alice.expect("alice: reminder: tea$")
-
-
-async def test_times_are_meant_in_the_zone_that_is_known_of_who_asks(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, world(tmp_path) as it, it.life(NOON, script.url):
         for zone, told in (("Mars/Olympus", "UTC"), ("Europe/Vienna", "Europe/Vienna")):
             script.call("remember", {"key": "timezone", "value": zone}).say("I know it now.")
             await it.alice.ask(f".terrarium you may note my timezone: {zone}", "I know it now")
             await it.alice.ask(".remind at 18:00 tea", f"on Fri 2026-05-01 at 18:00 {told}")
         await it.bob.ask(".remind at 18:00 tea", "on Fri 2026-05-01 at 18:00 UTC")
-
-
-async def test_what_is_not_understood_is_answered_with_what_is(tmp_path: Path) -> None:
-    async with world(tmp_path) as it, it.life(NOON):
-        assert "every monday and thursday at 9" in await it.alice.told(".remind soon tea")
-        assert await it.alice.told(".remind in 5 minutes") == "What about?"
-        assert "300" in await it.alice.told(f".remind in 5 minutes {'x' * 301}")
-        assert "cancel NUMBER" in await it.alice.told(".reminders drop 1")
-        assert "When, and what about?" in await it.alice.told(".remind me")
-        assert "no reminders" in await it.alice.told(".reminders cancel all")
-        assert "no reminder" in await it.alice.told(".reminders cancel 1")
-
-
-async def test_a_reminder_of_one_who_is_not_logged_is_not_logged(tmp_path: Path) -> None:
-    async with world(tmp_path) as it:
-        async with it.life(NOON) as clock:
-            await it.alice.told(".nolog")
-            await it.alice.ask(".remind in 20 minutes xyzzy", "I will remind you")
-            await clock.advance(20 * MINUTE)
-            await it.alice.expect("alice: reminder: xyzzy$")
-        assert "xyzzy" not in str(await logged(irc_config(tmp_path, it.port, NOBODY)))

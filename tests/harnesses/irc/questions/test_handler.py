@@ -15,11 +15,9 @@ import pytest
 
 from harnesses.irc.tendril import IrcTendril
 from storage.settings import log_path
-from terrarium.clock import Clock
-from tests.kit.irc_client import IrcClient, irc_member
-from tests.kit.irc_scene import Scene
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
-from tests.kit.ircd import ngircd
+from tests.kit.irc_client import IrcClient
+from tests.kit.irc_scene import Scene, scripted_room
+from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import until
 from tests.kit.readings import by_cues
@@ -27,20 +25,13 @@ from tests.kit.readings import by_cues
 
 @asynccontextmanager
 async def a_room(
-    data: Path,
-    url: str,
-    clock: Clock | None = None,
-    agent: Mapping[str, Any] = MappingProxyType({}),
-    **irc: Any,
-) -> AsyncIterator[tuple[IrcClient, IrcClient, IrcTendril]]:
-    """Two people in the room of a tendril."""
-    async with (
-        ngircd() as ircd,
-        irc_tendril(irc_config(data, ircd.port, url, irc=irc, agent=agent), clock) as tendril,
-        irc_member(ircd.port, "alice") as alice,
-        irc_member(ircd.port, "bob") as bob,
-    ):
-        yield alice, bob, tendril
+    data: Path, agent: Mapping[str, Any] = MappingProxyType({}), **irc: Any
+) -> AsyncIterator[tuple[ScriptedOpenAI, IrcClient, IrcClient, IrcTendril]]:
+    """A scripted model and two people in the room of a tendril."""
+    options = {"server": "ngircd", "irc": irc, "agent": agent}
+    async with scripted_room(data, "alice", "bob", **options) as (script, tendril, both):
+        alice, bob = both
+        yield script, alice, bob, tendril
 
 
 def words(request: dict[str, Any]) -> list[str]:
@@ -56,7 +47,7 @@ async def until_pending(client: IrcClient, tendril: IrcTendril, questions: int) 
 
 
 async def test_lines_that_are_pasted_after_a_question_belong_to_it(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+    async with a_room(tmp_path) as (script, alice, _, tendril):
         script.hang("Hello.")
         await alice.say(ROOM, ".terrarium hello")
         await script.arrived(1)
@@ -79,7 +70,7 @@ async def test_lines_that_are_pasted_after_a_question_belong_to_it(tmp_path: Pat
 
 
 async def test_who_has_five_open_questions_is_told_what_becomes_of_the_next(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+    async with a_room(tmp_path) as (script, alice, _, tendril):
         script.hang("First.")
         await alice.say(ROOM, ".terrarium number 0?")
         await script.arrived(1)
@@ -93,7 +84,7 @@ async def test_who_has_five_open_questions_is_told_what_becomes_of_the_next(tmp_
 
 
 async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+    async with a_room(tmp_path) as (script, alice, _, tendril):
         script.reads = by_cues(follow_up="and the time")
         script.answer(Answer(calls=(("people", "{}"),), hang=True))
         script.say("Two, and it is nine.").say("Later.")
@@ -114,7 +105,7 @@ async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_pa
 
 
 async def test_questions_have_their_turns_as_they_were_heard_logged_or_not(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+    async with a_room(tmp_path) as (script, alice, _, tendril):
         script.say("First.").say("Second.").say("Third.")
         with closing(sqlite3.connect(log_path(tendril.config), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")  # nothing can be logged meanwhile
@@ -129,7 +120,7 @@ async def test_questions_have_their_turns_as_they_were_heard_logged_or_not(tmp_p
 
 
 async def test_questions_that_wait_have_a_turn_and_an_answer_each(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+    async with a_room(tmp_path) as (script, alice, _, tendril):
         script.hang("First.").say("Second.").say("Third.")
         await alice.say(ROOM, ".terrarium one")
         await script.arrived(1)
@@ -145,7 +136,7 @@ async def test_questions_that_wait_have_a_turn_and_an_answer_each(tmp_path: Path
 
 
 async def test_others_are_answered_beside_a_run_with_their_own_answer(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, _):
+    async with a_room(tmp_path) as (script, alice, bob, _):
         script.hang("Slow.").say("Quick.")
         await alice.say(ROOM, ".terrarium think hard")
         await script.arrived(1)
@@ -158,7 +149,7 @@ async def test_others_are_answered_beside_a_run_with_their_own_answer(tmp_path: 
 
 @pytest.mark.parametrize("leaves", ["QUIT :bye", f"PART {ROOM}"])
 async def test_who_has_left_is_answered_no_more(leaves: str, tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, tendril):
+    async with a_room(tmp_path) as (script, alice, bob, tendril):
         script.hang("A steam engine")
         await alice.say(ROOM, ".terrarium explain how a steam engine works")
         await script.arrived(1)
@@ -171,7 +162,7 @@ async def test_who_has_left_is_answered_no_more(leaves: str, tmp_path: Path) -> 
 
 
 async def test_who_has_changed_nick_is_answered_by_the_new_one(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, _):
+    async with a_room(tmp_path) as (script, alice, bob, _):
         script.hang("A story.")
         await alice.say(ROOM, ".terrarium tell me a story")
         await script.arrived(1)
@@ -182,7 +173,7 @@ async def test_who_has_changed_nick_is_answered_by_the_new_one(tmp_path: Path) -
 
 
 async def test_stop_ends_ones_own_run_and_nothing_of_it_is_remembered(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, tendril):
+    async with a_room(tmp_path) as (script, alice, bob, tendril):
         script.hang("Half of")
         await alice.say(ROOM, ".terrarium write a novel")
         await script.arrived(1)
@@ -199,10 +190,7 @@ async def test_stop_ends_ones_own_run_and_nothing_of_it_is_remembered(tmp_path: 
 
 
 async def test_an_admin_may_stop_what_others_have_asked(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        a_room(tmp_path, script.url, admins=["bob!*@*"]) as (alice, bob, _),
-    ):
+    async with a_room(tmp_path, admins=["bob!*@*"]) as (script, alice, bob, _):
         script.hang("Half of")
         await alice.say(ROOM, ".terrarium write a novel")
         await script.arrived(1)
@@ -211,7 +199,7 @@ async def test_an_admin_may_stop_what_others_have_asked(tmp_path: Path) -> None:
 
 
 async def test_clear_forgets_what_is_being_answered_too(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, _tendril):
+    async with a_room(tmp_path) as (script, alice, _, _tendril):
         script.hang("Your secret is safe.").say("What secret?")
         await alice.say(ROOM, ".terrarium keep my secret")
         await script.arrived(1)
@@ -224,10 +212,7 @@ async def test_clear_forgets_what_is_being_answered_too(tmp_path: Path) -> None:
 
 async def test_compact_shows_the_model_the_newest_turns_only(tmp_path: Path) -> None:
     turns_only = {"max_context_messages": 0}
-    async with (
-        ScriptedOpenAI() as script,
-        a_room(tmp_path, script.url, agent=turns_only) as (alice, _, _tendril),
-    ):
+    async with a_room(tmp_path, agent=turns_only) as (script, alice, _, _tendril):
         await alice.ask(".compact", r"Our conversation is already short\.$")
         for number in range(6):
             await alice.ask(f".terrarium number {number}", r":alice: ok$")
@@ -238,7 +223,7 @@ async def test_compact_shows_the_model_the_newest_turns_only(tmp_path: Path) -> 
 
 
 async def test_a_command_in_plain_words_overtakes_what_waits_for_the_model(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, _tendril):
+    async with a_room(tmp_path) as (script, alice, _, _tendril):
         script.reads = by_cues(remind="remind me")
         script.hang("Nine").say("Ten.")
         await alice.say(ROOM, ".terrarium how many newts are there?")

@@ -101,8 +101,10 @@ async def test_while_its_owner_is_away_the_time_is_left_out(tmp_path: Path) -> N
         assert it.script.requests == []
         await it.alice.join(ROOM)
         await it.bob.expect("JOIN")
-        it.script.say("All was quiet.")
-        await it.is_over(MONDAY + WEEK)
+        it.script.fail(400, "not now").say("All was quiet.")
+        await it.clock.set(MONDAY + WEEK)  # the model is away, and is asked again for an hour
+        await it.clock.asleep_until(MONDAY + WEEK + timedelta(minutes=1))
+        await it.clock.set(MONDAY + WEEK + timedelta(minutes=1))
         await it.alice.expect("alice: All was quiet")
 
 
@@ -162,16 +164,6 @@ async def test_it_ends_when_its_owner_opts_out_or_is_ignored(tmp_path: Path) -> 
             await it.clock.set(MONDAY)
             await it.is_gone()
             assert it.script.requests == []
-
-
-async def test_when_the_model_is_away_it_is_asked_again_for_an_hour(tmp_path: Path) -> None:
-    async with world(tmp_path) as it:
-        await schedule(it)
-        it.script.fail(400, "not now").say("Better late.")
-        await it.clock.set(MONDAY)
-        await it.clock.asleep_until(MONDAY + timedelta(minutes=1))
-        await it.clock.set(MONDAY + timedelta(minutes=1))
-        await it.alice.expect("alice: Better late")
 
 
 async def test_one_person_schedules_five_questions_at_most(tmp_path: Path) -> None:

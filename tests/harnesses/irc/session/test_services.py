@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from structlog.testing import capture_logs
 
-from harnesses.irc.session.nick import claim_nick
+from harnesses.irc.session.registration import claim_nick
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.networks import describe_presence
 from tests.kit.certificates import certificate

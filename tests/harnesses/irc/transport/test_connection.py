@@ -152,7 +152,7 @@ async def test_lines_sent_just_before_leaving_get_their_receipts() -> None:
         assert receipts == [said, said, ReceiptStatus.LOST], "the last one was never written"
 
 
-async def test_leaving_does_not_wait_for_a_server_that_never_answers() -> None:
+async def test_leaving_waits_for_no_server_that_never_answers_or_keeps_the_line() -> None:
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -160,9 +160,6 @@ async def test_leaving_does_not_wait_for_a_server_that_never_answers() -> None:
             async with asyncio.timeout(PATIENCE), running(full.getsockname()[1], Ears()) as network:
                 await asyncio.sleep(0)
                 assert await network.say("PRIVMSG", "#c", "nobody hears") == []
-
-
-async def test_leaving_does_not_wait_for_a_server_that_keeps_the_line() -> None:
     async with listening() as server:
         async with asyncio.timeout(PATIENCE), running(server.port, Ears()):
             wire = await server.accept()
@@ -170,28 +167,20 @@ async def test_leaving_does_not_wait_for_a_server_that_keeps_the_line() -> None:
         await wire.until("QUIT :the test is over")
 
 
-async def test_a_fault_in_the_listener_ends_the_network() -> None:
+async def test_a_network_ends_with_its_listener_or_when_cancelled_and_leaves_nothing_open() -> None:
     def broken(event: IrcEvent) -> None:
         raise ZeroDivisionError
 
-    async with ngircd() as ircd:
+    async with ngircd() as ircd, asyncio.timeout(PATIENCE):
         settings = NetworkSettings(server="127.0.0.1", port=ircd.port)
         with pytest.raises(ZeroDivisionError):
             await Network("net", settings).run(broken)
-
-
-async def test_a_cancelled_network_leaves_nothing_open() -> None:
-    async with ngircd() as ircd, asyncio.timeout(PATIENCE):
-        settings = NetworkSettings(server="127.0.0.1", port=ircd.port)
         network = Network("net", settings)
         run = asyncio.create_task(network.run(Ears()))
         await network.all_joined.wait()
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         assert not network.connected.is_set()
-
-
-def test_a_network_without_a_server_says_so() -> None:
     with pytest.raises(IrcError, match="libera has no server"):
         Network("libera", NetworkSettings())
 
@@ -211,12 +200,10 @@ async def test_a_certificate_is_trusted_by_its_fingerprint_or_an_authority(
 
 
 async def test_another_certificate_gets_not_a_byte(tmp_path: Path) -> None:
-    trusted = certificate(tmp_path, "good").fingerprint
+    keys = {"tls": True, "tls_fingerprints": (certificate(tmp_path, "good").fingerprint,)}
+    bad = certificate(tmp_path, "bad").server()
     with capture_logs() as logs:
-        async with (
-            listening(certificate(tmp_path, "bad").server()) as server,
-            running(server.port, Ears(), tls=True, tls_fingerprints=(trusted,)),
-        ):
+        async with listening(bad) as server, running(server.port, Ears(), **keys):
             assert await (await server.accept()).at_end() == b""
             await until(lambda: "is not trusted" in str(logs))
 

@@ -241,27 +241,21 @@ async def _killed(ircd: Ircd, network: Network) -> None:
 
 async def test_lines_that_did_not_go_out_are_not_returned() -> None:
     async with ngircd() as ircd, joined(ircd.port, Ears()) as network:
-        talking = asyncio.create_task(network.say("PRIVMSG", "#c", "\n".join(map(str, range(50)))))
+        async with irc_member(ircd.port, "alice", "#c") as alice:
+            text = "\n".join(map(str, range(50)))
+            talking = asyncio.create_task(network.say("PRIVMSG", "#c", text))
+            await alice.expect("PRIVMSG #c :0")
+            talking.cancel()  # a reply that is given up stops
+            await asyncio.gather(talking, return_exceptions=True)
+            await network.say("PRIVMSG", "#c", "something else")
+            await alice.expect("something else")
+            assert sum(" PRIVMSG #c :" in line for line in alice.lines) < 10
+        talking = asyncio.create_task(network.say("PRIVMSG", "#c", text))
         await asyncio.sleep(0)
         await _killed(ircd, network)
         sent = await talking
         assert sent == [str(n) for n in range(len(sent))]
         assert len(sent) < 50
-
-
-async def test_a_reply_that_is_given_up_stops() -> None:
-    async with (
-        ngircd() as ircd,
-        joined(ircd.port, Ears()) as network,
-        irc_member(ircd.port, "alice", "#c") as alice,
-    ):
-        talking = asyncio.create_task(network.say("PRIVMSG", "#c", "\n".join(map(str, range(50)))))
-        await alice.expect("PRIVMSG #c :0")
-        talking.cancel()
-        await asyncio.gather(talking, return_exceptions=True)
-        await network.say("PRIVMSG", "#c", "something else")
-        await alice.expect("something else")
-        assert sum(" PRIVMSG #c :" in line for line in alice.lines) < 10
 
 
 async def test_after_our_own_quit_there_is_no_return() -> None:
