@@ -57,42 +57,33 @@ def said(client: IrcClient, target: str = ROOM) -> list[str]:
     return [match[1] for match in found if match]
 
 
-async def test_a_long_answer_ends_with_a_link_to_all_of_it(tmp_path: Path) -> None:
-    async with answering(tmp_path, web={}) as (script, alice):
-        script.say(LONG)
+async def test_a_long_answer_ends_with_a_link_to_all_of_it_and_to_its_words_as_written(
+    tmp_path: Path,
+) -> None:
+    # As plain text is what a persona asks for; Markdown would take the underscores and stars.
+    words = f"{LONG}\npkg/__init__.py is 2*3*4 lines long\nC:\\*.txt has &lt; in it"
+    async with answering(tmp_path, web={"token": "sesame"}) as (script, alice):
+        script.say(words)
         link = await alice.ask(".terrarium explain", LINK)
-        assert said(alice) == ["alice: one", f"two (4 more lines: .more) {link[1]}"]
+        assert said(alice) == ["alice: one", f"two (6 more lines: .more) {link[1]}"]
         assert len(link[2]) == 24
         async with httpx2.AsyncClient(timeout=PATIENCE) as anybody:
             page = await anybody.get(link[1])
-            other = await anybody.get(link[1][:-1] + ("a" if link[1][-1] != "a" else "b"))
+            text = await anybody.get(f"{link[1]}.txt")
+            other = link[1][:-1] + ("a" if link[1][-1] != "a" else "b")
+            for missing in (other, f"{link[1][:-1]}.txt"):
+                assert (await anybody.get(missing)).status_code == 404
         assert page.status_code == 200
         assert "<pre><code>if x:\n    three()\n</code></pre>" in page.text
         assert "<script>alert" not in page.text
         assert "javascript:" not in re.sub(r"\[a\]\(javascript[^<]*", "", page.text)
-        assert page.headers["x-robots-tag"] == "noindex"
-        assert page.headers["cache-control"] == "no-store"
         assert 'name="referrer" content="no-referrer"' in page.text
-        assert other.status_code == 404
-
-
-async def test_the_page_of_an_answer_leads_to_its_words_as_written(tmp_path: Path) -> None:
-    # As plain text is what a persona asks for; Markdown would take the underscores and stars.
-    words = f"pkg/__init__.py is 2*3*4 lines long\n{LONG}\nC:\\*.txt has &lt; in it"
-    async with answering(tmp_path, web={"token": "sesame"}) as (script, alice):
-        script.say(words)
-        await alice.say(ROOM, ".terrarium explain")
-        link = await alice.expect(LINK)
-        async with httpx2.AsyncClient(timeout=PATIENCE) as anybody:
-            page = await anybody.get(link[1])
-            text = await anybody.get(f"{link[1]}.txt")
-            other = await anybody.get(f"{link[1][:-1]}.txt")
         assert f'href="/paste/{link[2]}.txt"' in page.text
         assert text.text == words
         assert text.headers["content-type"] == "text/plain; charset=utf-8"
-        assert text.headers["cache-control"] == "no-store"
-        assert text.headers["x-robots-tag"] == "noindex"
-        assert other.status_code == 404
+        for shown in (page, text):
+            assert shown.headers["x-robots-tag"] == "noindex"
+            assert shown.headers["cache-control"] == "no-store"
 
 
 async def test_a_link_needs_no_token_and_opens_nothing_else(tmp_path: Path) -> None:
@@ -164,11 +155,8 @@ async def test_more_goes_on_with_the_answer_to_whoever_says_it(tmp_path: Path) -
 
 
 async def test_more_keeps_the_lines_that_the_server_refuses(tmp_path: Path) -> None:
-    async with scripted_room(tmp_path, "alice", server="ngircd", early=True) as (
-        script,
-        _,
-        (alice,),
-    ):
+    options = {"server": "ngircd", "early": True}
+    async with scripted_room(tmp_path, "alice", **options) as (script, _, (alice,)):
         script.say("\n".join(f"line {number}" for number in range(6)))
         await alice.ask(".terrarium count", r"\(3 more lines: \.more\)$")
         await alice.send(f"MODE {ROOM} +m")
@@ -230,6 +218,10 @@ async def test_the_first_line_goes_out_while_the_model_still_writes(tmp_path: Pa
         await alice.expect(rf"PRIVMSG {ROOM} :second$")
         await alice.ask(".ping", "pong")
         assert said(alice) == ["alice: first", "second", "alice: pong"]
+        script.say(f"This is **very {'word ' * 100}long** indeed.")
+        await alice.ask(".terrarium explain", r"long indeed\.$")  # what is not complete waits
+        assert sum(line.startswith("alice: This is very word") for line in said(alice)) == 1
+        assert not any("**" in line for line in said(alice))
 
 
 async def test_more_of_an_answer_still_written_is_not_that_of_an_older_one(tmp_path: Path) -> None:
@@ -268,13 +260,7 @@ async def test_early_lines_count_and_words_before_a_tool_call_do_not(tmp_path: P
 
 
 async def test_what_a_job_delivers_may_have_more_lines_than_a_reply(tmp_path: Path) -> None:
-    async with (
-        ngircd() as ircd,
-        ScriptedOpenAI() as script,
-        irc_client(ircd.port, "alice") as alice,
-        irc_tendril(irc_config(tmp_path, ircd.port, script.url)) as tendril,
-    ):
-        await alice.join(ROOM)
+    async with scripted_room(tmp_path, "alice", server="ngircd") as (_, tendril, (alice,)):
         for count, last in ((8, r"line 7$"), (13, r"\(2 more lines: \.more\)$")):
             text = "\n".join(f"line {number}" for number in range(count))
             assert await tendril.say(Place("irc", ROOM), text)
@@ -328,12 +314,3 @@ async def test_markdown_is_shown_as_text_and_few_lines_of_code_as_they_are(tmp_p
         "export A=**B**  # [x](https://y.example)",
         "*Good* luck, 2 ** 3 **",
     ]
-
-
-async def test_a_line_whose_markdown_is_not_complete_waits_for_the_rest(tmp_path: Path) -> None:
-    async with answering(tmp_path, stream_after=0) as (script, alice):
-        words = "word " * 100
-        script.say(f"This is **very {words}long** indeed.")
-        await alice.ask(".terrarium explain", r"long indeed\.$")
-        assert sum(line.startswith("alice: This is very word") for line in said(alice)) == 1
-        assert not any("**" in line for line in said(alice))

@@ -189,10 +189,8 @@ async def test_forget_me_ends_it_at_once(tmp_path: Path) -> None:
 
 
 async def test_who_speaks_through_a_relay_schedules_nothing(tmp_path: Path) -> None:
-    async with (
-        world(tmp_path, irc={"relays": ["bridge!*@*"]}) as it,
-        irc_member(it.port, "bridge") as bridge,
-    ):
+    relays = {"relays": ["bridge!*@*"]}
+    async with world(tmp_path, irc=relays) as it, irc_member(it.port, "bridge") as bridge:
         refusal = r"eve: People who speak through a relay cannot schedule questions"
         for words in (WEEKLY, ".schedule every monday at 9 sum up the week here"):
             await bridge.say(ROOM, f"<eve> {words}")

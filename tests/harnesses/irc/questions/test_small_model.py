@@ -31,92 +31,57 @@ async def scripted(
             yield alice, script
 
 
-async def test_a_tiny_model_is_not_asked_what_the_log_answers(tmp_path: Path) -> None:
+async def test_a_tiny_model_is_asked_only_what_neither_the_log_nor_code_answers(
+    tmp_path: Path,
+) -> None:
+    """Which kind of question has which answer is tested in tests/llm/answerers."""
     async with scripted(tmp_path, TINY) as (alice, script):
         await alice.say(ROOM, FACT)
         await alice.say(ROOM, "I like frogs better than toads")
         answer = await alice.reply_to(".terrarium when does the greenhouse pump start?")
         assert answer.endswith(f"<a\u200blice> {FACT}")
-        script.reads = lambda _: "who_said"
-        said = await alice.reply_to(".terrarium who said something about toads?")
-        assert "I like frogs better than toads" in said
-        script.reads = lambda _: "local"
-        nothing = await alice.reply_to(".terrarium where is the key to our boat house?")
-        assert nothing == "I find nothing about that in the log here."
-        assert await alice.reply_to(".terrarium 12 * 34?") == "12 × 34 = 408"
-        script.reads = lambda _: "calculation"
-        assert await alice.reply_to(".terrarium quick maths: 12 * 34") == "12 × 34 = 408"
+        kinds = {
+            "who said something about toads?": ("who_said", "I like frogs better than toads"),
+            "where is the key to our boat house?": ("local", NOT_SAID),
+            "12 * 34?": ("", "12 × 34 = 408"),
+            "quick maths: 12 * 34": ("calculation", "12 × 34 = 408"),
+            "translate good morning to French": ("text", TOO_SMALL),
+            "I think the pump is broken again": ("statement", TAKEN_NOTE),
+            "kick bob": ("order", CANNOT),
+        }
+        script.reads = lambda text: kinds[text][0]
+        for text, (_, told) in kinds.items():
+            assert told in await alice.reply_to(f".terrarium {text}")
+        script.reads = lambda _: "small_talk"
+        assert await alice.reply_to(".terrarium thanks a lot!") in COURTESIES.values()
+        script.reads = lambda _: "missed"
+        await alice.say(ROOM, ".terrarium what did I miss?")
+        await alice.expect(r"Nothing was said here since|\d+ lines? by 1 person")
         assert script.requests == []
-
-
-async def test_a_tiny_model_gets_the_question_alone_and_answers_in_short(tmp_path: Path) -> None:
-    async with scripted(tmp_path, TINY) as (alice, script):
-        for number in range(10):
-            await alice.say(ROOM, f"chatter {number}")
+        script.reads = lambda _: "general"
         script.say(" paris")
         assert await alice.reply_to(".terrarium what is the capital of Gaul?") == "Paris."
         (request,) = script.requests
         assert request["prompt"].endswith("\n\nQuestion: what is the capital of Gaul?\nAnswer:")
-        assert "chatter" not in request["prompt"]
+        assert FACT not in request["prompt"]
         assert (request["temperature"], request["max_tokens"]) == (0, 24)
         assert "tools" not in request
-
-
-async def test_a_tiny_model_is_not_asked_to_be_polite_or_to_translate(tmp_path: Path) -> None:
-    async with scripted(tmp_path, TINY) as (alice, script):
-        script.reads = lambda _: "small_talk"
-        assert await alice.reply_to(".terrarium thanks a lot!") in COURTESIES.values()
-        script.reads = lambda _: "text"
-        assert await alice.reply_to(".terrarium translate good morning to French") == TOO_SMALL
-        assert script.requests == []
-    async with scripted(tmp_path / "small", SMALL) as (alice, script):
-        script.say("Any time.")
-        assert await alice.reply_to(".terrarium thanks a lot!") == "Any time."
-
-
-async def test_a_tiny_model_is_asked_only_what_it_can_answer(tmp_path: Path) -> None:
-    async with scripted(tmp_path, TINY) as (alice, script):
-        await alice.say(ROOM, "the pump was repaired on monday")
-        kinds = {
-            "I think the pump is broken again": "statement",
-            "write a poem about the pump": "creative",
-            "kick bob": "order",
-            "who has the ladder?": "local",
-            "what did I miss?": "missed",
-            "what is a monad?": "general",
-        }
-        script.reads = kinds.__getitem__
-        told = (TAKEN_NOTE, TOO_SMALL, CANNOT, NOT_SAID)
-        for text, answer in zip(kinds, told, strict=False):
-            assert await alice.reply_to(f".terrarium {text}") == answer
-        assert script.requests == []
-        await alice.say(ROOM, ".terrarium what did I miss?")
-        await alice.expect(r"Nothing was said here since|1 line by 1 person")
-        assert await alice.reply_to(".terrarium what is a monad?") == "Ok."
-
-
-@pytest.mark.parametrize("card", [TINY, SMALL])
-async def test_instructions_end_after_two_whole_sentences(
-    card: dict[str, int], tmp_path: Path
-) -> None:
-    async with scripted(tmp_path, card) as (alice, script):
-        script.reads = lambda _: "howto"
-        if card is TINY:
-            assert await alice.reply_to(".terrarium how do I make tea?") == TOO_SMALL
-            return
-        script.say("Boil water, which is wet. Pour it on the leaves.\n\nThen bake it. Eat it.")
-        answer = await alice.reply_to(".terrarium how do I make tea?")
-        assert answer == "Boil water, which is wet. Pour it on the leaves."
 
 
 async def test_a_small_model_is_shown_the_line_and_its_answer_ends_with_it(tmp_path: Path) -> None:
     async with scripted(tmp_path, SMALL) as (alice, script):
         await alice.say(ROOM, FACT)
-        script.say("It starts at six.")
+        script.say("It starts at six.").say("Any time.")
         await alice.say(ROOM, ".terrarium when does the greenhouse pump start?")
         await alice.expect(r":alice: It starts at six\.$")
         await alice.expect(rf":\[.*\] <a\u200blice> {FACT}$")
         assert script.requests[0]["messages"][1]["content"].startswith(f"<alice> {FACT}\n\n")
+        script.reads = lambda _: "small_talk"
+        assert await alice.reply_to(".terrarium thanks a lot!") == "Any time."
+        script.reads = lambda _: "howto"
+        script.say("Boil water, which is wet. Pour it on the leaves.\n\nThen bake it. Eat it.")
+        instructions = "Boil water, which is wet. Pour it on the leaves."
+        assert await alice.reply_to(".terrarium how do I make tea?") == instructions
 
 
 @pytest.mark.parametrize("card", [TINY, SMALL, {}])

@@ -75,6 +75,11 @@ async def test_the_rights_count_when_a_tool_is_called(tmp_path: Path) -> None:
         [refused] = await it.ask(it.bob, question, lesson)
         assert refused == "error: not done: the person who asks you may not have that done"
         assert await it.ask(it.alice, question, lesson) == ["learned: key"]
+        await it.ask(it.alice, "and here?", room="Terra")
+    public, private = (it.script.requests[at]["messages"][0]["content"] for at in (0, -1))
+    assert '("bob: your words")' in public
+    assert '("bob: your words")' not in private
+    assert all("shown as plain text: use no Markdown" in each for each in (public, private))
 
 
 async def test_in_private_the_log_of_ones_own_channels_can_be_read(tmp_path: Path) -> None:
@@ -115,16 +120,6 @@ async def test_a_long_answer_is_read_whole_from_elsewhere(tmp_path: Path) -> Non
         [read] = await it.ask(it.alice, "what was step 17?", call, room="Terra")
     assert "\n".join(f"  step {number}" for number in range(1, 20)) in read
     assert "more lines" not in read
-
-
-async def test_the_prompt_says_how_answers_are_shown(tmp_path: Path) -> None:
-    async with world(tmp_path) as it:
-        await it.ask(it.alice, "how?")
-        await it.ask(it.alice, "and here?", room="Terra")
-    public, private = (request["messages"][0]["content"] for request in it.script.requests)
-    assert '("bob: your words")' in public
-    assert '("bob: your words")' not in private
-    assert all("shown as plain text: use no Markdown" in each for each in (public, private))
 
 
 async def test_who_is_here_is_told_now_and_of_one_person(tmp_path: Path) -> None:
@@ -194,9 +189,8 @@ async def test_a_question_is_scheduled_in_the_askers_own_words(tmp_path: Path) -
             ("schedule", {**when, "question": "kick bob"}),
         )
         assert done.startswith("I will do that on Mon 2026-05-04 at 09:00 UTC, and again each time")
-        assert made_up == (
-            "error: not done: use a part of what they have just written, word for word"
-        )
+        refused = "error: not done: use a part of what they have just written, word for word"
+        assert made_up == refused
         assert order.startswith("error: not done: orders are scheduled by the command")
         [kept] = await it.reminders()
         assert (kept.asks, kept.owner.nick) == (True, "alice")
