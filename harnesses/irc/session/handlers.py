@@ -297,7 +297,7 @@ def _standard_reply(session: Session, message: Message) -> None:
 
 
 @HANDLERS.on(*_TALK_REFUSED, *JOIN_REFUSED)
-def _refused(session: Session, message: Message) -> None:
+def _on_refused(session: Session, message: Message) -> None:
     """Handle an error numeric about a channel or a person.
 
     About a person, or a channel that we are in, it refuses a message; otherwise it refuses a JOIN,
@@ -336,17 +336,17 @@ def _refused(session: Session, message: Message) -> None:
     session.join(name, pause)
 
 
-# It overrides `_refused` for 437, ERR_UNAVAILRESOURCE, which is about a nick or a channel.
+# It overrides `_on_refused` for 437, ERR_UNAVAILRESOURCE, which is about a nick or a channel.
 @HANDLERS.on("432", "433", "436", "437", "438", "447")
 def _nick_refused(session: Session, message: Message) -> None:
     if session.registered and session.isupport.is_channel(message.param(1)):
-        _refused(session, message)
+        _on_refused(session, message)
     else:
         registration.on_nick_refused(session, message)
 
 
 @HANDLERS.on("INVITE")
-def _invited(session: Session, message: Message) -> list[IrcEvent]:
+def _on_invite(session: Session, message: Message) -> list[IrcEvent]:
     """Handle `INVITE nick channel`: join a desired channel at once, whoever invites us.
 
     For any other channel return an event, so that the tendril decides.
