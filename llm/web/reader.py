@@ -1,18 +1,34 @@
-"""Page reader: detects the kind of a page, fetches it and extracts its text."""
+"""Page reader: detects the kind of a page, fetches it and extracts its text; search of the web.
+
+The kind of a page is recognised by its URL, so that the relevant facts come first. Repositories,
+issues and packages are fetched from the documented API of their site, pastes from the URL of their
+plain text. Every other page is an article.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import structlog
 
 from llm.messages.message import Image, UnusableImage
-from llm.web.detectors import Detector, detect
 from llm.web.errors import ExtraMissing, PageError, PageUnreadable
 from llm.web.extraction import extract
 from llm.web.fetcher import IMAGE_MEDIA_TYPES, TEXT_MEDIA_TYPES, Fetcher, FetchLimits
+from llm.web.links import web_addresses
+from llm.web.settings import PUBLIC_ENGINES, PagesSettings
+from storage.passages.words import content_stems
+from terrarium.config import Config
 
 TITLE_LIMITS = FetchLimits(size=200_000, time=10.0, cuts=True)
 """Fetcher limits for titles, which stand at the beginning of a page, so that the rest is cut."""
@@ -21,6 +37,187 @@ _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _FEEDS = frozenset(("application/rss+xml", "application/atom+xml"))
 _XML = frozenset(("application/xml", "text/xml"))
 _TITLE = re.compile(r"<title(?:\s[^<>]{0,200})?>([^<]{0,1000})", re.IGNORECASE)
+_SEARCH_TIMEOUT = 15.0  # seconds
+_NO_ANSWER = "the search engine gave no answer; try again later"
+_MAX_PAGES = 3  # that are read for a topic
+_MAX_FOUND = 3  # pages of one search
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of a site's JSON that tell about a page, or those `inside` one of them.
+
+    `title`, `text` and the value of each fact name the keys of a field, of which the first that has
+    something counts. A fact is shown with its label; one without a label comes first.
+    """
+
+    title: str
+    facts: Mapping[str, str]
+    text: str = ""
+    inside: str = ""
+
+    def read(self, source: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
+        """Return title, facts and text of untrusted JSON, each empty if it has none."""
+        found = source.get(self.inside) if self.inside else source
+        fields = found if isinstance(found, Mapping) else {}
+
+        def text(keys: str) -> str:
+            return next(filter(None, (_text(fields.get(key)) for key in keys.split())), "")
+
+        said = ((label, text(keys)) for label, keys in self.facts.items())
+        facts = (f"{label}: {value}" if label else value for label, value in said if value)
+        return text(self.title), tuple(facts), text(self.text)
+
+
+def _text(value: object) -> str:
+    """Return a field of untrusted JSON as text, "" if it is empty or of an unknown form."""
+    if isinstance(value, Mapping):
+        named = value.get("name") or value.get("login") or value.get("username")
+        return _text(named or list(value))
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_text, value[:10])))
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+_REPOSITORY = Fields(
+    "full_name path_with_namespace",
+    {
+        "": "description",
+        "language": "language",
+        "licence": "license",
+        "topics": "topics",
+        "stars": "stargazers_count star_count",
+        "open issues": "open_issues_count",
+        "last change": "pushed_at last_activity_at",
+        "archived": "archived",
+    },
+)
+_ISSUE = Fields(
+    "title",
+    {
+        "state": "state",
+        "labels": "labels",
+        "by": "user author",
+        "opened": "created_at",
+        "closed": "closed_at",
+        "comments": "comments user_notes_count",
+    },
+    text="body description",
+)
+_PYPI = Fields(
+    "name",
+    {
+        "about": "summary",
+        "version": "version",
+        "python": "requires_python",
+        "licence": "license_expression",
+        "needs": "requires_dist",
+        "home": "home_page",
+    },
+    text="description",
+    inside="info",
+)
+_NPM = Fields(
+    "name",
+    {"about": "description", "version": "version", "licence": "license", "needs": "dependencies"},
+)
+_CRATE = Fields(
+    "name",
+    {
+        "about": "description",
+        "version": "max_stable_version",
+        "downloads": "downloads",
+        "last change": "updated_at",
+        "repository": "repository",
+    },
+    inside="crate",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """A kind of page, whose URL without scheme and "www." matches `pattern`.
+
+    `source` is the template of the URL to fetch, filled in with the groups of the match. `fields`
+    tell what is where in its JSON; None: it is plain text. A repository has its page's text, too.
+    """
+
+    kind: str
+    pattern: str
+    source: str
+    fields: Fields | None = None
+
+
+_SCHEME = re.compile(r"^https?://(?:www\.)?", re.IGNORECASE)
+_NAME = r"[\w.-]+"
+_REPO = rf"(?P<owner>{_NAME})/(?P<name>{_NAME}?)(?:\.git)?"
+_NUMBER = r"(?P<number>\d{1,9})"
+_CODE = r"(?P<code>[\w-]{4,64})"
+_GITHUB = "https://api.github.com/repos/{owner}/{name}"
+_GITLAB = "https://gitlab.com/api/v4/projects/{owner}%2F{name}"
+_FORGEJO = "https://codeberg.org/api/v1/repos/{owner}/{name}"
+_ISSUE_PATH = "/issues/{number}"
+_GIST = rf"gist\.github\.com/(?P<owner>{_NAME})/(?P<code>[0-9a-f]{{20,40}})"
+_GITLAB_ISSUE = rf"gitlab\.com/{_REPO}/-/(?:issues|work_items)/{_NUMBER}"
+
+DETECTORS = (
+    Detector(
+        "issue", rf"github\.com/{_REPO}/(?:issues|pull)/{_NUMBER}", _GITHUB + _ISSUE_PATH, _ISSUE
+    ),
+    Detector("issue", _GITLAB_ISSUE, _GITLAB + _ISSUE_PATH, _ISSUE),
+    Detector(
+        "issue",
+        rf"codeberg\.org/{_REPO}/(?:issues|pulls)/{_NUMBER}",
+        _FORGEJO + _ISSUE_PATH,
+        _ISSUE,
+    ),
+    Detector("repository", rf"github\.com/{_REPO}", _GITHUB, _REPOSITORY),
+    Detector("repository", rf"gitlab\.com/{_REPO}", _GITLAB, _REPOSITORY),
+    Detector("repository", rf"codeberg\.org/{_REPO}", _FORGEJO, _REPOSITORY),
+    Detector(
+        "package",
+        rf"pypi\.org/project/(?P<name>{_NAME})(?:/{_NAME})?",
+        "https://pypi.org/pypi/{name}/json",
+        _PYPI,
+    ),
+    Detector(
+        "package",
+        rf"npmjs\.com/package/(?P<name>(?:@{_NAME}/)?{_NAME})",
+        "https://registry.npmjs.org/{name}/latest",
+        _NPM,
+    ),
+    Detector(
+        "package",
+        rf"crates\.io/crates/(?P<name>{_NAME})",
+        "https://crates.io/api/v1/crates/{name}",
+        _CRATE,
+    ),
+    Detector("paste", rf"pastebin\.com/{_CODE}", "https://pastebin.com/raw/{code}"),
+    Detector(
+        "paste", rf"paste\.debian\.net/(?:hidden/)?{_CODE}", "https://paste.debian.net/plain/{code}"
+    ),
+    Detector("paste", rf"dpaste\.com/{_CODE}", "https://dpaste.com/{code}.txt"),
+    Detector("paste", rf"bpa\.st/{_CODE}", "https://bpa.st/raw/{code}"),
+    Detector("paste", _GIST, "https://gist.githubusercontent.com/{owner}/{code}/raw"),
+)
+"""All detectors, in the order in which they are tried."""
+
+
+def detect(url: str) -> tuple[Detector, str] | None:
+    """Return the detector of a page and the URL to fetch for it, None for an article."""
+    address = _SCHEME.sub("", url.partition("#")[0]).rstrip("/")
+    for detector in DETECTORS:
+        if match := re.fullmatch(detector.pattern, address, re.IGNORECASE):
+            parts = {key: part for key, part in match.groupdict().items() if part}
+            # A dot segment would turn the URL of a documented API, which is fetched without regard
+            # to robots.txt, into any other URL of its host.
+            if not {".", ".."} & {piece for part in parts.values() for piece in part.split("/")}:
+                # Slashes are quoted too: a scoped npm package, "@types/node", is one segment.
+                quoted = {key: quote(part, safe="") for key, part in parts.items()}
+                return detector, detector.source.format(**quoted)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +295,108 @@ async def read_title(fetcher: Fetcher, url: str) -> str:
     page = await fetcher.fetch(url, _HTML)
     match = _TITLE.search(page.text)
     return " ".join(html.unescape(match[1]).split()) if match else ""
+
+
+async def find_pages(engine: str, query: str, limit: int) -> Sequence[tuple[str, str, str]]:
+    """Return title, address and excerpt of at most `limit` pages, best first, found by the `engine`
+    that `[pages] search` names. Raises ExtraMissing and PageUnreadable."""
+    if engine == PUBLIC_ENGINES:
+        try:
+            import ddgs
+        except ImportError as error:
+            raise ExtraMissing from error
+        try:
+            # ddgs has a blocking API.
+            rows = await asyncio.to_thread(
+                lambda: ddgs.DDGS(timeout=int(_SEARCH_TIMEOUT)).text(query, max_results=limit)
+            )
+        except Exception as error:
+            # ddgs passes on errors of its HTTP client and of pages that have changed; to whoever
+            # asks they all mean the same. Their messages may contain the query.
+            _log.warning("search.failed", error=type(error).__name__)
+            raise PageUnreadable(_NO_ANSWER) from error
+        return _results(rows, "href", "body", limit)
+    # A SearXNG server. The operator has configured its URL, so it may be on the local network.
+    asked = {"q": query, "format": "json", "safesearch": "1"}
+    try:
+        async with httpx2.AsyncClient(timeout=_SEARCH_TIMEOUT, trust_env=False) as client:
+            response = await client.get(f"{engine}/search", params=asked)
+            response.raise_for_status()
+            found = response.json()["results"]
+    except httpx2.HTTPStatusError as error:
+        if error.response.status_code == 403:
+            raise PageUnreadable(
+                "the SearXNG server does not give JSON: its operator lists json under"
+                " search.formats in settings.yml"
+            ) from error
+        raise PageUnreadable(_NO_ANSWER) from error
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
+        raise PageUnreadable(_NO_ANSWER) from error
+    return _results(found, "url", "content", limit)
+
+
+def _results(found: object, url: str, excerpt: str, limit: int) -> Sequence[tuple[str, str, str]]:
+    """Return at most `limit` results from untrusted JSON, without malformed ones and URLs other
+    than http and https. `url` and `excerpt` are the engine's keys for these fields."""
+    rows = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    results = (
+        (str(row.get("title") or ""), str(row.get(url) or ""), str(row.get(excerpt) or ""))
+        for row in rows
+    )
+    return [each for each in results if each[1].startswith(("http://", "https://"))][:limit]
+
+
+@dataclass(frozen=True, slots=True)
+class PageReader:
+    """Searches and reads pages, as far as `[pages]` allows it."""
+
+    settings: PagesSettings
+    fetcher: Fetcher
+
+    @classmethod
+    def from_config(cls, config: Config) -> PageReader:
+        """Return the reader that a configuration allows. Raises ConfigError."""
+        return cls(config.section(PagesSettings), Fetcher())
+
+    async def read(
+        self, searches: Sequence[str], lines: Iterable[str], length: int
+    ) -> list[tuple[str, str]]:
+        """Return address and text of some pages that the web finds, or whose addresses stand in
+        `lines`; of each the paragraphs, at most `length` characters, nearest to the searches."""
+        found: list[str] = []
+        if self.settings.search:
+            for search in searches:
+                try:
+                    pages = await find_pages(self.settings.search, search, _MAX_FOUND)
+                except PageError as error:
+                    _log.info("research.not_searched", reason=type(error).__name__)
+                    continue
+                found += [address for _, address, _ in pages]
+        linked = chain.from_iterable(map(web_addresses, lines))
+        addresses = list(dict.fromkeys([*found, *linked])) if self.settings.read else []
+        wanted = content_stems(" ".join(searches))
+        read = []
+        for address in islice(addresses, _MAX_PAGES):
+            try:
+                page = await read_page(self.fetcher, address)
+            except PageError as error:
+                _log.info("research.page_not_read", reason=type(error).__name__)
+                continue
+            if text := excerpt(page.text, wanted, length):
+                read.append((address, f"{page.title}\n{text}".strip()))
+        return read
+
+
+def excerpt(text: str, wanted: frozenset[str], length: int) -> str:
+    """Return the paragraphs that share most words with the wanted ones, in their order; of one that
+    is longer than all of it, the beginning."""
+    paragraphs = [each.strip()[:length] for each in text.split("\n") if each.strip()]
+    order = sorted(
+        range(len(paragraphs)), key=lambda n: (-len(wanted & content_stems(paragraphs[n])), n)
+    )
+    chosen = set()
+    for number in order:
+        if len(paragraphs[number]) <= length:
+            length -= len(paragraphs[number]) + 1
+            chosen.add(number)
+    return "\n".join(paragraphs[number] for number in sorted(chosen))

@@ -21,9 +21,8 @@ from harnesses.core.text import counted
 from llm.client.client import RequestOptions
 from llm.client.profile import Profile
 from llm.messages.errors import BudgetSpent, Busy, ModelError, Unreachable
-from llm.research.pages import PageReader
-from llm.research.researcher import Researcher
-from llm.research.threads import LogReader
+from llm.research.researcher import LogReader, Researcher
+from llm.web.reader import PageReader
 from storage.chat_log.event import Place, Scope, is_private
 from storage.queues.jobs import Job
 from storage.queues.reminders import Reminder

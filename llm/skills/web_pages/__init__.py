@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
-import httpx2
-import structlog
 from pydantic import Field
 
 from llm.tools.consent import to_open
 from llm.tools.toolbox import ImageResult, ResultLength, ToolError, tool
-from llm.web.errors import ExtraMissing, PageError, PageUnreadable
+from llm.web.errors import PageError
 from llm.web.fetcher import Fetcher
-from llm.web.reader import read_page
-from llm.web.settings import PUBLIC_ENGINES, PagesSettings
+from llm.web.reader import find_pages, read_page
+from llm.web.settings import PagesSettings
 from terrarium.config import Config
 
 _NOTE_LENGTH = 100  # characters of a result that are kept free for the number of the part
 _MAX_EXCERPT_LENGTH = 200  # characters of a page that a search has found
 _TOOL_TIMEOUT = 45.0
-_SEARCH_TIMEOUT = 15.0  # seconds
-_NO_ANSWER = "the search engine gave no answer; try again later"
-
-_log = structlog.get_logger()
 
 
 class PageTools:
@@ -62,55 +55,6 @@ class PageTools:
             raise ToolError(f"the page has {parts} part{'s' if parts > 1 else ''} only")
         shown = text[(part - 1) * length : part * length]
         return f"{shown}\n(part {part} of {parts})" if parts > 1 else shown
-
-
-async def find_pages(engine: str, query: str, limit: int) -> Sequence[tuple[str, str, str]]:
-    """Return title, address and excerpt of at most `limit` pages, best first, found by the `engine`
-    that `[pages] search` names. Raises ExtraMissing and PageUnreadable."""
-    if engine == PUBLIC_ENGINES:
-        try:
-            import ddgs
-        except ImportError as error:
-            raise ExtraMissing from error
-        try:
-            # ddgs has a blocking API.
-            rows = await asyncio.to_thread(
-                lambda: ddgs.DDGS(timeout=int(_SEARCH_TIMEOUT)).text(query, max_results=limit)
-            )
-        except Exception as error:
-            # ddgs passes on errors of its HTTP client and of pages that have changed; to whoever
-            # asks they all mean the same. Their messages may contain the query.
-            _log.warning("search.failed", error=type(error).__name__)
-            raise PageUnreadable(_NO_ANSWER) from error
-        return _results(rows, "href", "body", limit)
-    # A SearXNG server. The operator has configured its URL, so it may be on the local network.
-    asked = {"q": query, "format": "json", "safesearch": "1"}
-    try:
-        async with httpx2.AsyncClient(timeout=_SEARCH_TIMEOUT, trust_env=False) as client:
-            response = await client.get(f"{engine}/search", params=asked)
-            response.raise_for_status()
-            found = response.json()["results"]
-    except httpx2.HTTPStatusError as error:
-        if error.response.status_code == 403:
-            raise PageUnreadable(
-                "the SearXNG server does not give JSON: its operator lists json under"
-                " search.formats in settings.yml"
-            ) from error
-        raise PageUnreadable(_NO_ANSWER) from error
-    except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
-        raise PageUnreadable(_NO_ANSWER) from error
-    return _results(found, "url", "content", limit)
-
-
-def _results(found: object, url: str, excerpt: str, limit: int) -> Sequence[tuple[str, str, str]]:
-    """Return at most `limit` results from untrusted JSON, without malformed ones and URLs other
-    than http and https. `url` and `excerpt` are the engine's keys for these fields."""
-    rows = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    results = (
-        (str(row.get("title") or ""), str(row.get(url) or ""), str(row.get(excerpt) or ""))
-        for row in rows
-    )
-    return [each for each in results if each[1].startswith(("http://", "https://"))][:limit]
 
 
 class SearchTools:

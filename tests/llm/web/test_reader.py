@@ -10,13 +10,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from llm.messages.message import Image
-from llm.skills.web_pages import PageTools, SearchTools, create_tools, find_pages
+from llm.skills.web_pages import PageTools, SearchTools, create_tools
 from llm.tools.consent import Asker
 from llm.tools.toolbox import MAX_RESULT_LENGTH, Toolbox
-from llm.web.detectors import detect
 from llm.web.errors import PageUnreadable
 from llm.web.fetcher import Fetcher
-from llm.web.reader import read_page
+from llm.web.reader import detect, find_pages, read_page
 from terrarium.config import Config, ConfigError
 from tests.kit.certificates import certificate
 from tests.kit.page_server import PageServer, page, page_server, redirect

@@ -18,7 +18,7 @@ from httpx2 import QueryParams
 from harnesses.core.services.reminders import Requester
 from harnesses.core.tendril.research import ResearchRequest
 from harnesses.irc.tendril import IrcTendril
-from llm.research.pages import PageReader
+from llm.web.reader import PageReader
 from llm.web.settings import PagesSettings
 from storage.chat_log import deletion
 from storage.chat_log.event import EVERYTHING, PUBLIC
