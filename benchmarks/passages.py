@@ -28,7 +28,7 @@ from benchmarks import ubuntu
 from benchmarks.dialogues import Dialogue, dialogues
 from benchmarks.embedder import BenchEmbedder, kept_folder
 from benchmarks.figure import Figure, percentile
-from llm.log_questions import answer_about_log
+from llm.log_questions import LogAnswers
 from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
 from storage.chat_log.event_table import Query
@@ -318,9 +318,7 @@ async def _talk(half: str, embedder: BenchEmbedder) -> AsyncIterator[Figure]:
             within = Query(scope=Scope.from_places(each.place))
             for question in each.questions:
                 vector = (await embedder.cached([question.text], query=True))[question.text]
-                answer = await answer_about_log(
-                    retrieval, question.text, within, None, vector=vector
-                )
+                answer = await LogAnswers(retrieval, within).answer(question.text, None, vector)
                 shown = answer.shown if answer else ()
                 is_right = any((event.nick, event.text) in question.answers for event in shown)
                 row = (is_right, bool(shown), bool(answer and answer.is_sure))

@@ -5,16 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, tzinfo
-from enum import Enum
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from llm.reading.reading import Reading
 from llm.reading.spans import ALL_TIME, TimeSpan
-from llm.retrieval import Retrieval
+from llm.retrieval import SURE, Found, Retrieval
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.event_table import Query
-from storage.passages.passages import PEOPLE, LineFilter, find_passages
-from storage.passages.words import content_stems, rarity
+from storage.passages.passages import (
+    LINES_AFTER,
+    PEOPLE,
+    LineFilter,
+    Passage,
+    find_passages,
+)
+from storage.passages.words import asks, content_stems, rarity
 
 MAX_QUOTED_LINES = 3
 """The most lines of an answer."""
@@ -26,6 +31,7 @@ _MAX_NEAR = 10  # possible answers that a model reads, at most
 _MIN_NEAR_SCORE = 0.03  # their least score
 _ALTERNATIVE = 0.05  # least score of a second line that is shown if the first one is not sure
 
+_TALK = timedelta(hours=1)  # within which lines belong together
 _LIKELY_MEANT = 0.27  # least score of what somebody may have meant who said none of the words
 
 PERHAPS_LEAD = "Perhaps:"
@@ -35,26 +41,19 @@ RECENT_LEAD = "The last lines here:"
 """The lead of lines that only show the current conversation."""
 
 
-class Wish(Enum):
-    """Which of the matching lines are wanted."""
-
-    BEST = "best"
-    NEWEST = "newest"
-    OLDEST = "oldest"
-
-
 @dataclass(frozen=True, slots=True)
 class LogQuestion:
     """A question to the log for lines by `nick` (None: anybody) about `topic` ("": anything) within
     a time `span`.
 
-    `about_time`: it asks when that was said. `whole_topic` includes the words that were taken for
-    the span, as they may belong to the topic.
+    `wants` is "last" or "first" if one of the lines is asked for by time, `about_time`: it asks
+    when that was said. `whole_topic` includes the words that were taken for the span, as they may
+    belong to the topic.
     """
 
     topic: str
     nick: str | None = None
-    wish: Wish = Wish.BEST
+    wants: str = ""
     about_time: bool = False
     span: TimeSpan = ALL_TIME
     whole_topic: str = ""
@@ -65,21 +64,22 @@ def log_question(reading: Reading, person: str) -> LogQuestion | None:
     of somebody who has spoken, "" if it names nobody."""
     slots, kind = reading.slots, reading.kind
     topic = " ".join(word for word in slots.topic.split() if word.casefold() != person.casefold())
-    wish = {"last": Wish.NEWEST, "first": Wish.OLDEST, "": Wish.BEST}[slots.wants]
     whole = f"{topic} {slots.span.words}".strip()
+    nick, wants = person or None, slots.wants
     match kind:
-        case "who_said" | "search" if topic:
-            nick = None if kind == "who_said" else person or None
-            return LogQuestion(topic, nick, wish, False, slots.span, whole)
+        case "who_said" if topic:
+            nick = None
+        case "search" if topic:
+            pass
         case "said_by" if person:
-            by_time = Wish.NEWEST if wish is Wish.BEST and not topic else wish
-            return LogQuestion(topic, person, by_time, False, slots.span, whole)
+            wants = wants or ("" if topic else "last")
         case "when_said" if topic or person:
-            by_time = Wish.NEWEST if wish is Wish.BEST and not (person and topic) else wish
-            return LogQuestion(topic, person or None, by_time, True, slots.span, whole)
+            wants = wants or ("" if topic and person else "last")
         case "who_said" | "said_by" | "search" if slots.span:
-            return LogQuestion("", person or None, wish, False, slots.span, whole)
-    return None
+            topic = ""
+        case _:
+            return None
+    return LogQuestion(topic, nick, wants, kind == "when_said", slots.span, whole)
 
 
 Link = Callable[[Event], str | None]
@@ -204,137 +204,135 @@ class QuotedAnswer:
         return "\n".join([first, *lines[1:]])
 
 
-async def answer_about_log(
-    retrieval: Retrieval,
-    text: str,
-    within: Query,
-    question: LogQuestion | None,
-    quoting: Quoting = PLAIN,
-    line_filter: LineFilter = PEOPLE,
-    vector: Sequence[float] | None = None,
-) -> QuotedAnswer | None:
-    """Return the answer of the log to any question, None if it has none.
+@dataclass(frozen=True, slots=True)
+class LogAnswers:
+    """Answers questions with lines that `retrieval` finds `within` a part of the log: lines before
+    the one that asks (`before_id`), none of those that `line_filter` leaves out or of anybody who
+    has opted out."""
 
-    A `question` about what was said always has one, even if only that nothing was found; any other
-    has one if somebody said it, or may have said it: that line, and what was said around it, and if
-    it is not sure, the next likely one as well.
-    `vector` is the embedding of the text, if it is known. Raises Unavailable.
-    """
-    if question is not None:
-        answer = await answer_from_log(retrieval, question, within, quoting, line_filter)
-        if not answer.shown and (question.nick or question.topic):
-            # "what is ingrid's talk about?" may be a question about what she told of it, and she
-            # need not have said "varroa" when she spoke of mites.
-            own = replace(within, nick=question.nick, limit=_MAX_NEAR)
-            found = await retrieval.find(text, own, vector=vector, line_filter=line_filter)
-            if found.passages and found.passages[0].score >= _LIKELY_MEANT:
-                best = found.passages[0]
-                lead = "" if found.is_sure and question.nick else PERHAPS_LEAD
-                return QuotedAnswer.of(lead, [best.event], quoting, best.score)
-        return replace(answer, is_about_log=True)
-    wanted = replace(within, limit=_MAX_NEAR)
-    found = await retrieval.find(text, wanted, vector=vector, line_filter=line_filter)
-    if not found.shown:
-        return None
-    best = found.shown[0]
-    quotes = [await retrieval.exchange(best, within, line_filter)]
-    if found.is_sure:
-        return QuotedAnswer("", tuple(quotes), quotes[0], quoting, best.score)
-    for other in found.passages[1:]:
-        if other.score >= _ALTERNATIVE and other.event not in quotes[0] and other.is_related:
-            around = await retrieval.exchange(other, within, line_filter)
-            quotes.append(tuple(event for event in around if event not in quotes[0]))
-            break
-    near = [each.event for each in found.passages if each.score >= _MIN_NEAR_SCORE]
-    events = tuple(dict.fromkeys([*(event for quote in quotes for event in quote), *near]))
-    return QuotedAnswer(PERHAPS_LEAD, tuple(quotes), events, quoting, best.score)
+    retrieval: Retrieval
+    within: Query
+    quoting: Quoting = PLAIN
+    line_filter: LineFilter = PEOPLE
 
+    async def answer(
+        self, text: str, question: LogQuestion | None, vector: Sequence[float] | None = None
+    ) -> QuotedAnswer | None:
+        """Return the answer of the log to any question, None if it has none.
 
-async def answer_from_log(
-    retrieval: Retrieval,
-    question: LogQuestion,
-    within: Query,
-    quoting: Quoting = PLAIN,
-    line_filter: LineFilter = PEOPLE,
-) -> QuotedAnswer:
-    """Return the lines that a question to the log asks for, at most MAX_QUOTED_LINES, or a sentence
-    that there are none.
+        A `question` about what was said always has one, even if only that nothing was found; any
+        other has one if somebody said it, or may have said it: that line, and what was said around
+        it, and if it is not sure, the next likely one as well. `vector` is the embedding of the
+        text, if it is known. Raises Unavailable.
+        """
+        if question is not None:
+            answer = await self.to_log(question)
+            if not answer.shown and (question.nick or question.topic):
+                # "what is ingrid's talk about?" may be a question about what she told of it, and
+                # she need not have said "varroa" when she spoke of mites.
+                found = await self._find(text, replace(self.within, nick=question.nick), vector)
+                if found.passages and found.passages[0].score >= _LIKELY_MEANT:
+                    best = found.passages[0]
+                    lead = "" if found.is_sure and question.nick else PERHAPS_LEAD
+                    return QuotedAnswer.of(lead, [best.event], self.quoting, best.score)
+            return replace(answer, is_about_log=True)
+        found = await self._find(text, self.within, vector)
+        if not found.shown:
+            return None
+        best = found.shown[0]
+        quotes = [await self._exchange(best)]
+        if found.is_sure:
+            return QuotedAnswer("", tuple(quotes), quotes[0], self.quoting, best.score)
+        for other in found.passages[1:]:
+            if other.score >= _ALTERNATIVE and other.event not in quotes[0] and other.is_related:
+                around = await self._exchange(other)
+                quotes.append(tuple(event for event in around if event not in quotes[0]))
+                break
+        near = [each.event for each in found.passages if each.score >= _MIN_NEAR_SCORE]
+        events = tuple(dict.fromkeys([*(event for quote in quotes for event in quote), *near]))
+        return QuotedAnswer(PERHAPS_LEAD, tuple(quotes), events, self.quoting, best.score)
 
-    `within` restricts what may be read, to lines before the asking one (`before_id`). Nobody who
-    has opted out is quoted. Raises Unavailable.
-    """
-    query = replace(within, nick=question.nick, types=SPOKEN, own=False)
-    timed = question.span.narrow(query)
-    if not question.topic:
-        return await _of_person(retrieval, question, timed, quoting, line_filter)
-    answer = await _about(retrieval, question, timed, quoting, line_filter)
-    if not answer.shown and question.span:
-        # The words of time may belong to the topic, or the asker may be wrong about the time.
-        for topic in (question.whole_topic, question.topic):
-            ever = replace(question, topic=topic, span=ALL_TIME)
-            other = await _about(retrieval, ever, query, quoting, line_filter)
-            if other.shown:
-                return replace(other, lead="Not in that time, but:")
-    return answer
+    async def _find(self, text: str, within: Query, vector: Sequence[float] | None) -> Found:
+        wanted = replace(within, limit=_MAX_NEAR)
+        return await self.retrieval.find(text, wanted, vector=vector, line_filter=self.line_filter)
 
+    async def _exchange(self, passage: Passage) -> tuple[Event, ...]:
+        """Return a line with what it needs to be understood: the question of somebody else just
+        before it, unless it has all words of what is asked; and the lines after it, unless it is
+        surely the answer by itself."""
+        event, log = passage.event, self.retrieval.log
+        here = replace(self.within, network=event.network, channel=event.channel)
+        here = replace(here, nick=None, types=SPOKEN, own=False)
+        first = event.time - _TALK
+        [before] = await log.for_model(replace(here, before_id=event.id, since=first, limit=1))
+        is_reply = any(each.nick != event.nick and asks(each.text) for each in before)
+        shown = [event]
+        if passage.needs_before or (is_reply and not passage.has_all):
+            shown = [*before, event]
+        if passage.alone < SURE or asks(event.text):
+            later = replace(here, after_id=event.id, limit=LINES_AFTER)
+            after = await log.shown_to_model(await log.find(later, newest=False))
+            shown += [each for each in after if each.time - event.time < _TALK]
+        return tuple(each for each in shown if not self.line_filter.leaves_out(each))
 
-async def _of_person(
-    retrieval: Retrieval,
-    question: LogQuestion,
-    query: Query,
-    quoting: Quoting,
-    line_filter: LineFilter,
-) -> QuotedAnswer:
-    """Return the last or first lines that a person said, or anybody if the question names none."""
-    most = 1 if question.about_time or question.wish is not Wish.BEST else MAX_QUOTED_LINES
-    query = replace(query, limit=_MAX_CANDIDATES)
-    if question.wish is Wish.OLDEST:  # `for_model` reads from the newest end only
-        found = await retrieval.log.shown_to_model(await retrieval.log.find(query, newest=False))
-    else:
-        found = (await retrieval.log.for_model(query))[0][::-1]
-    events = [event for event in found if not line_filter.leaves_out(event)][:most]
-    if not events:
-        nobody = f"{quoting.nick(question.nick)} said nothing" if question.nick else ""
-        return QuotedAnswer(f"{nobody or 'Nobody said anything'} here{question.span.phrase}.")
-    lead = ""
-    if question.about_time:
-        first = "first" if question.wish is Wish.OLDEST else "last"
-        time = events[0].time.astimezone(quoting.zone)
-        lead = f"{quoting.nick(events[0].nick)} {first} spoke here on {time:%Y-%m-%d at %H:%M}:"
-    return QuotedAnswer.of(lead, events, quoting, score=1.0)
+    async def to_log(self, question: LogQuestion) -> QuotedAnswer:
+        """Return the lines that a question to the log asks for, at most MAX_QUOTED_LINES, or a
+        sentence that there are none. Raises Unavailable."""
+        ever = replace(self.within, nick=question.nick, types=SPOKEN, own=False)
+        timed = question.span.narrow(ever)
+        if not question.topic:
+            return await self._of_person(question, timed)
+        answer = await self._about(question, timed)
+        if not answer.shown and question.span:
+            # The words of time may belong to the topic, or the asker may be wrong about the time.
+            for topic in (question.whole_topic, question.topic):
+                other = await self._about(replace(question, topic=topic, span=ALL_TIME), ever)
+                if other.shown:
+                    return replace(other, lead="Not in that time, but:")
+        return answer
 
+    async def _of_person(self, question: LogQuestion, query: Query) -> QuotedAnswer:
+        """Return the last or first lines that a person said, or anybody if none is named."""
+        log, query = self.retrieval.log, replace(query, limit=_MAX_CANDIDATES)
+        if question.wants == "first":  # `for_model` reads from the newest end only
+            found = await log.shown_to_model(await log.find(query, newest=False))
+        else:
+            found = (await log.for_model(query))[0][::-1]
+        most = 1 if question.about_time or question.wants else MAX_QUOTED_LINES
+        events = [event for event in found if not self.line_filter.leaves_out(event)][:most]
+        if not events:
+            nobody = f"{self.quoting.nick(question.nick)} said nothing" if question.nick else ""
+            return QuotedAnswer(f"{nobody or 'Nobody said anything'} here{question.span.phrase}.")
+        lead = ""
+        if question.about_time:
+            first = "first" if question.wants == "first" else "last"
+            who, time = self.quoting.nick(events[0].nick), events[0].time
+            lead = f"{who} {first} spoke here on {self._in_words(time)}:"
+        return QuotedAnswer.of(lead, events, self.quoting, score=1.0)
 
-async def _about(
-    retrieval: Retrieval,
-    question: LogQuestion,
-    query: Query,
-    quoting: Quoting,
-    line_filter: LineFilter,
-) -> QuotedAnswer:
-    """Return the lines about a topic, or a sentence that there are none."""
-    best = question.wish is Wish.BEST
-    passages = await retrieval.log.read(
-        find_passages,
-        question.topic,
-        replace(query, limit=_MAX_CANDIDATES),
-        replace(line_filter, oldest=question.wish is Wish.OLDEST, mentions=True),
-    )
-    fitting = [each for each in passages.items if each.coverage >= _MIN_COVERAGE]
-    if not fitting:
-        who = quoting.nick(question.nick) if question.nick else ""
-        missed = f"I find nothing like that by {who} here" if who else "Nobody said that here"
-        extent = ""
-        if reached := passages.searched_back_to or passages.searched_up_to:
-            direction = "back" if passages.searched_back_to else "up"
-            extent = f" (searched {direction} to {reached.astimezone(quoting.zone):%Y-%m-%d})"
-        return QuotedAnswer(f"{missed}{question.span.phrase}{extent}.")
-    if not best:  # among the lines that cover the topic best, time decides
-        most = max(each.coverage for each in fitting)
-        fitting = [each for each in fitting if each.coverage >= most - 0.01]
-        fitting.sort(key=lambda each: each.event.id, reverse=question.wish is Wish.NEWEST)
-    events = [each.event for each in fitting[: MAX_QUOTED_LINES if best else 1]]
-    lead = ""
-    if question.about_time:
-        time = events[0].time.astimezone(quoting.zone)
-        lead = f"That was on {time:%Y-%m-%d at %H:%M}:"
-    return QuotedAnswer.of(lead, events, quoting, score=fitting[0].coverage)
+    async def _about(self, question: LogQuestion, query: Query) -> QuotedAnswer:
+        """Return the lines about a topic, or a sentence that there are none."""
+        line_filter = replace(self.line_filter, oldest=question.wants == "first", mentions=True)
+        passages = await self.retrieval.log.read(
+            find_passages, question.topic, replace(query, limit=_MAX_CANDIDATES), line_filter
+        )
+        fitting = [each for each in passages.items if each.coverage >= _MIN_COVERAGE]
+        if not fitting:
+            who = self.quoting.nick(question.nick) if question.nick else ""
+            missed = f"I find nothing like that by {who} here" if who else "Nobody said that here"
+            extent = ""
+            if reached := passages.searched_back_to or passages.searched_up_to:
+                direction = "back" if passages.searched_back_to else "up"
+                day = f"{reached.astimezone(self.quoting.zone):%Y-%m-%d}"
+                extent = f" (searched {direction} to {day})"
+            return QuotedAnswer(f"{missed}{question.span.phrase}{extent}.")
+        if question.wants:  # among the lines that cover the topic best, time decides
+            most = max(each.coverage for each in fitting)
+            fitting = [each for each in fitting if each.coverage >= most - 0.01]
+            fitting.sort(key=lambda each: each.event.id, reverse=question.wants == "last")
+        events = [each.event for each in fitting[: 1 if question.wants else MAX_QUOTED_LINES]]
+        lead = f"That was on {self._in_words(events[0].time)}:" if question.about_time else ""
+        return QuotedAnswer.of(lead, events, self.quoting, score=fitting[0].coverage)
+
+    def _in_words(self, time: datetime) -> str:
+        return f"{time.astimezone(self.quoting.zone):%Y-%m-%d at %H:%M}"

@@ -11,20 +11,18 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Protocol
 
 import structlog
 
 from llm.client.client import RequestOptions
 from llm.messages.errors import ModelError, RequestRejected
-from storage.chat_log.event import SPOKEN, Event
 from storage.chat_log.event_table import Query
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.log import ChatLog
 from storage.passages.passages import (
-    LINES_AFTER,
     MOST_RANKED,
     PEOPLE,
     LineFilter,
@@ -59,7 +57,6 @@ _BATCH_SIZE = 4  # lines embedded at once in the background
 _PAUSE = 5.0  # seconds between two looks for new lines
 _PAUSE_AFTER_ERROR = 60.0
 _FULL_PASS_EVERY = 60  # every 60th look covers all lines that should have a vector
-_TALK = timedelta(hours=1)  # within which lines belong together
 _SESSION = "meaning"
 _OK = 200  # the status of such an answer
 
@@ -160,28 +157,6 @@ class Retrieval:
         wanted = replace(within, limit=min(within.limit, _MAX_ANSWERS))
         found = await self.find(text, wanted, line_filter=line_filter)
         return replace(found, passages=found.shown)
-
-    async def exchange(
-        self, passage: Passage, within: Query, line_filter: LineFilter
-    ) -> tuple[Event, ...]:
-        """Return the best line with what it needs to be understood: the question of somebody else
-        just before it, unless it has all words of what is asked; and the lines after it, unless it
-        is surely the answer by itself. Raises Unavailable."""
-        event = passage.event
-        here = replace(
-            within, network=event.network, channel=event.channel, nick=None, types=SPOKEN, own=False
-        )
-        first = event.time - _TALK
-        [before] = await self.log.for_model(replace(here, before_id=event.id, since=first, limit=1))
-        is_reply = any(each.nick != event.nick and asks(each.text) for each in before)
-        shown = [event]
-        if passage.needs_before or (is_reply and not passage.has_all):
-            shown = [*before, event]
-        if passage.alone < SURE or asks(event.text):
-            later = replace(here, after_id=event.id, limit=LINES_AFTER)
-            after = await self.log.shown_to_model(await self.log.find(later, newest=False))
-            shown += [each for each in after if each.time - event.time < _TALK]
-        return tuple(each for each in shown if not line_filter.leaves_out(each))
 
     async def near(self, text: str, within: Query) -> SearchPage | None:
         """Return the newer lines of people that are nearest in meaning to a text, best first; None

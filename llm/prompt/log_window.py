@@ -13,9 +13,9 @@ from llm.log_questions import (
     MAX_QUOTED_LINES,
     PLAIN,
     RECENT_LEAD,
+    LogAnswers,
     QuotedAnswer,
     Quoting,
-    answer_about_log,
     log_question,
 )
 from llm.messages.message import MERGED_TYPES, render_answer, render_line, render_membership
@@ -185,15 +185,10 @@ class LogWindow:
         if reading.is_one_of(ABOUT_LOG):
             person = slots.person or await self.nick_in(slots.names)
             question = log_question(reading, person)
-        return await answer_about_log(
-            self.retrieval or Retrieval(self.log),
-            f"{before} {reading.text}".strip(),
-            self.before(),
-            question,
-            self.quoting,
-            self.line_filter,
-            None if before else reading.vector or None,
-        )
+        retrieval = self.retrieval or Retrieval(self.log)
+        answers = LogAnswers(retrieval, self.before(), self.quoting, self.line_filter)
+        vector = None if before else reading.vector or None
+        return await answers.answer(f"{before} {reading.text}".strip(), question, vector)
 
     async def last_question(self) -> str:
         """Return what we were last asked here, by anybody, "" if that is many lines ago: a channel

@@ -10,11 +10,10 @@ import pytest
 
 from llm.log_questions import (
     PERHAPS_LEAD,
+    LogAnswers,
     LogQuestion,
     QuotedAnswer,
     Quoting,
-    answer_about_log,
-    answer_from_log,
     log_question,
 )
 from llm.reading.reading import Reading, Surroundings, read_slots
@@ -72,10 +71,14 @@ def question_of(kind: str, text: str) -> LogQuestion | None:
     return log_question(Reading(text, {kind: 1.0}, slots=slots), slots.person)
 
 
+def answers(log: ChatLog) -> LogAnswers:
+    return LogAnswers(Retrieval(log), Query(scope=POND), QUOTING, SPOKEN_HERE)
+
+
 async def answer(log: ChatLog, kind: str, text: str) -> QuotedAnswer:
     question = question_of(kind, text)
     assert question is not None
-    return await answer_from_log(Retrieval(log), question, Query(scope=POND), QUOTING, SPOKEN_HERE)
+    return await answers(log).to_log(question)
 
 
 QUOTED = f"[2026-11-20 06:00] <bob> {PUMP}  http://logs/bob"
@@ -142,9 +145,7 @@ async def test_any_question_has_an_answer_if_it_is_about_the_log(
     log: ChatLog, kind: str, text: str, expected: str | None
 ) -> None:
     question = question_of(kind, text)
-    found = await answer_about_log(
-        Retrieval(log), text, Query(scope=POND), question, QUOTING, SPOKEN_HERE
-    )
+    found = await answers(log).answer(text, question)
     assert (found and found.text) == expected
 
 
@@ -158,7 +159,7 @@ async def test_two_possible_answers_of_one_talk_say_no_line_twice(log: ChatLog) 
     )
     await log.add([said(0.9 - n / 60, nick, text) for n, (nick, text) in enumerate(talk)])
     text = "how much is a helmet?"
-    found = await answer_about_log(Retrieval(log), text, Query(scope=POND), None)
+    found = await LogAnswers(Retrieval(log), Query(scope=POND)).answer(text, None)
     assert found
     assert [len(quote) for quote in found.quotes] == [3, 2]
     assert sorted(event.text for event in found.shown) == sorted(text for _, text in talk)

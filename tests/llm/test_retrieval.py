@@ -14,7 +14,7 @@ import pytest
 
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
-from llm.log_questions import LogQuestion, answer_about_log
+from llm.log_questions import LogAnswers, LogQuestion
 from llm.messages.errors import Unreachable
 from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogSearch, LogTools
@@ -134,7 +134,7 @@ async def test_a_question_in_other_words_finds_its_line(tmp_path: Path, embedder
             ("who said that their Wi-Fi adapter is broken?", "Wi-Fi adapter broken", TALK[0]),
             ("who said that the giraffe is green?", "giraffe green", "Nobody said that here."),
         ):
-            said_so = await answer_about_log(retrieval, text, query(), LogQuestion(topic))
+            said_so = await LogAnswers(retrieval, query()).answer(text, LogQuestion(topic))
             assert said_so
             assert found_text in said_so.text
 
@@ -326,12 +326,8 @@ async def test_an_answer_is_found_by_the_question_before_it(tmp_path: Path, embe
         filled(tmp_path, events) as (database, log, _),
     ):
         await LineEmbedding(database, client).embed_missing()
-        answer = await answer_about_log(
-            Retrieval(log, client),
-            "where is the key of the container?",
-            Query(scope=PUBLIC, limit=5),
-            None,
-        )
+        answers = LogAnswers(Retrieval(log, client), Query(scope=PUBLIC, limit=5))
+        answer = await answers.answer("where is the key of the container?", None)
     assert answer
     assert "<holly> who has the container key" in answer.text
     assert "<magsy> gordon has it" in answer.text

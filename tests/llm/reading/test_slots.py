@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from llm.log_questions import LogQuestion, Wish, log_question
+from llm.log_questions import LogQuestion, log_question
 from llm.reading.reading import Reading, Slots, Surroundings, read_slots, strip_frame
 from llm.reading.spans import ALL_TIME
 
@@ -20,23 +20,23 @@ def question_of(kind: str, text: str, person: str = "") -> LogQuestion | None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "topic", "nick", "wish"),
+    ("kind", "text", "topic", "nick", "wants"),
     [
-        ("who_said", "who said something about the pump?", "pump", None, Wish.BEST),
-        ("who_said", "who was the first to mention the kayak?", "kayak", None, Wish.OLDEST),
-        ("said_by", "what did bob say about the pump?", "pump", "bob", Wish.BEST),
-        ("said_by", "what did lena last say?", "", "Lena", Wish.NEWEST),
-        ("said_by", "what was the last thing I said here?", "", "eve", Wish.NEWEST),
-        ("said_by", "was hat Lena über den Kajak gesagt?", "Kajak", "Lena", Wish.BEST),
-        ("search", "has anyone mentioned sauerkraut?", "sauerkraut", None, Wish.BEST),
+        ("who_said", "who said something about the pump?", "pump", None, ""),
+        ("who_said", "who was the first to mention the kayak?", "kayak", None, "first"),
+        ("said_by", "what did bob say about the pump?", "pump", "bob", ""),
+        ("said_by", "what did lena last say?", "", "Lena", "last"),
+        ("said_by", "what was the last thing I said here?", "", "eve", "last"),
+        ("said_by", "was hat Lena über den Kajak gesagt?", "Kajak", "Lena", ""),
+        ("search", "has anyone mentioned sauerkraut?", "sauerkraut", None, ""),
     ],
 )
 def test_a_question_to_the_log_has_a_topic_and_a_person(
-    kind: str, text: str, topic: str, nick: str | None, wish: Wish
+    kind: str, text: str, topic: str, nick: str | None, wants: str
 ) -> None:
     found = question_of(kind, text)
     assert found
-    assert (found.topic, found.nick, found.wish) == (topic, nick, wish)
+    assert (found.topic, found.nick, found.wants) == (topic, nick, wants)
 
 
 def test_a_question_for_a_time_asks_when_it_was_said() -> None:
