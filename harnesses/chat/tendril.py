@@ -85,7 +85,7 @@ class TerminalTendril(Tendril):
     async def tools(self, request: CommandRequest) -> str:
         """tools: what the model can use"""
         memory = RoomMemory.of(self.memory, CONVERSATION, CONVERSATION, request.nick)
-        more = (*memory.tools(keeps=True), *self.prompts.tools())
+        more = (memory, *self.prompts.tools())
         toolbox = Toolbox.from_owners(self, *self._door_tools(), *more)
         functions = [schema["function"] for schema in toolbox.schemas()]
         return "\n".join(

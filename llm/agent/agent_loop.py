@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from llm.agent.tool_executor import Guardrails, RunBudget, RunLimits, ToolExecutor
+from llm.agent.tool_executor import Guardrails, RunLimits, ToolExecutor
 from llm.agent.trace import Outcome, Trace, prompt_parts
 from llm.client.client import AgentClient, RequestOptions, ToolChoice
 from llm.client.response import OnText
@@ -79,11 +79,10 @@ class AgentLoop:
         self._client = client
         self._smart = smart if smart != options.model else ""  # the run may use it from the start
         self._limits = limits
-        self._unasked = limits.is_unasked
         self._trace = trace or Trace()
         self._is_handed_on, self._tools = False, toolbox
         full = toolbox.extended_by(self) if self._smart else toolbox
-        self._guard = Guardrails(self._limits, full.options)
+        self._guard = Guardrails(limits.calls, full.options)
         self._execution = ToolExecutor(
             full,
             self._guard,
@@ -103,10 +102,10 @@ class AgentLoop:
         return self._execution.toolbox.schemas()
 
     @property
-    def budget(self) -> RunBudget:
+    def budget(self) -> RunLimits:
         """The limits that tools may still use, less one model call reserved for the answer."""
         iterations = self._limits.iterations - self._iterations - 1
-        return RunBudget(max(0, iterations), self._guard.calls_left, max(0.0, self._seconds_left()))
+        return RunLimits(max(0, iterations), self._guard.calls_left, max(0.0, self._seconds_left()))
 
     def charge(self, iterations: int, calls: int) -> None:
         """Count model calls (`iterations`) and tool `calls` of another tendril for this run."""
@@ -222,7 +221,7 @@ class AgentLoop:
         return reply
 
     def _is_empty(self, reply: ModelReply) -> bool:
-        return not (reply.text or reply.calls or reply.silent or self._unasked)
+        return not (reply.text or reply.calls or reply.silent or self.options.may_be_silent)
 
     def _reason(self, reply: ModelReply) -> str:
         if not reply.is_cut:
@@ -287,7 +286,7 @@ class AgentLoop:
         # A model that is told of its words may say them again.
         begun = [text for text in self._begun if text not in reply.text]
         text = "\n".join(filter(None, [*begun, reply.text]))
-        text = text or ("" if reply.silent or self._unasked else SPEECHLESS)
+        text = text or ("" if reply.silent or self.options.may_be_silent else SPEECHLESS)
         final = ModelReply(text, reply.thought).message() | {"content": text}
         steps = [
             step | {"content": None} if step.get("content") in begun else step

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
 
@@ -32,34 +32,13 @@ _UNASKED_CALLS = 8  # at most
 
 
 @dataclass(frozen=True, slots=True)
-class RunBudget:
-    """The part of its limits that a run may still use: model calls (`iterations`), tool calls
-    (`calls`) and wall time in `seconds`."""
-
-    iterations: int
-    calls: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class RunLimits:
-    """The limits of one run.
-
-    `iterations` bounds the model calls, `calls` the tool calls in total, `uses` those of one tool
-    (`research_uses` if it looks things up), `failures` the consecutive failures of one tool,
-    `quiet_rounds` the consecutive rounds in which the model only keeps notes, `messages` the
-    messages to people, and `seconds` the wall time. One that `is_unasked` may end silently.
-    """
+    """The limits of one run, or what is left of them: the model calls (`iterations`), the tool
+    `calls`, and the wall time in `seconds`."""
 
     iterations: int = 12
     calls: int = 20
-    uses: int = 5
-    research_uses: int = 15
-    failures: int = 3
-    quiet_rounds: int = 5
-    messages: int = 4
     seconds: float = 300.0
-    is_unasked: bool = False
 
     @classmethod
     def from_settings(cls, settings: AgentSettings, trigger: Trigger = "standard") -> RunLimits:
@@ -69,24 +48,25 @@ class RunLimits:
         calls.
         """
         iterations, calls = settings.max_iterations, settings.max_tool_calls
-        is_unasked = trigger == "proactive"
-        return cls(
-            iterations=round(iterations * _JOB_ITERATIONS) if trigger == "job" else iterations,
-            calls=min(calls, _UNASKED_CALLS) if is_unasked else calls,
-            seconds=settings.timeout,
-            is_unasked=is_unasked,
-        )
+        if trigger == "job":
+            iterations = round(iterations * _JOB_ITERATIONS)
+        elif trigger == "proactive":
+            calls = min(calls, _UNASKED_CALLS)
+        return cls(iterations, calls, settings.timeout)
 
-    def within(self, budget: RunBudget) -> RunLimits:
-        """Return these limits, lowered where they exceed `budget`."""
-        return replace(
-            self,
-            iterations=min(self.iterations, budget.iterations),
-            calls=min(self.calls, budget.calls),
-            seconds=min(self.seconds, budget.seconds),
+    def within(self, other: RunLimits) -> RunLimits:
+        """Return these limits, lowered where they exceed the others."""
+        return RunLimits(
+            min(self.iterations, other.iterations),
+            min(self.calls, other.calls),
+            min(self.seconds, other.seconds),
         )
 
 
+_MAX_USES, _MAX_RESEARCH_USES = 5, 15  # of one tool, and of one that looks things up
+_MAX_FAILURES = 3  # in a row, of one tool
+_MAX_QUIET_ROUNDS = 5  # in a row, in which the model only keeps notes
+_MAX_MESSAGES = 4  # to people
 _IDENTICAL_LIMIT = 3  # from this proposal on, an identical call is not run
 _ALTERNATION_LIMIT = 3  # the round of two alternating calls whose start ends the run
 
@@ -109,16 +89,13 @@ ALLOW = CallDecision()
 
 
 class Guardrails:
-    """The guard rails of one run: counts of its tool calls so far, and rules for the next one.
+    """The guard rails of one run of at most `calls` tool calls: counts of those so far, and rules
+    for the next one. `options` returns the options of a tool by name."""
 
-    `options` returns the options of a tool by name.
-    """
-
-    def __init__(self, limits: RunLimits, options: Callable[[str], ToolOptions]) -> None:
-        self._limits = limits
+    def __init__(self, calls: int, options: Callable[[str], ToolOptions]) -> None:
         self._options = options
-        self._left = limits.calls
-        self._messages = limits.messages
+        self._left = calls
+        self._messages = _MAX_MESSAGES
         self._proposed: Counter[Key] = Counter()
         self._lately: deque[Key] = deque(maxlen=2 * _ALTERNATION_LIMIT - 1)
         self._uses: Counter[str] = Counter()
@@ -139,8 +116,7 @@ class Guardrails:
     @property
     def is_exhausted(self) -> bool:
         """True if the run may call no more tools."""
-        quiet = self._quiet >= self._limits.quiet_rounds
-        return self._left <= 0 or self._stopped or quiet
+        return self._left <= 0 or self._stopped or self._quiet >= _MAX_QUIET_ROUNDS
 
     def judge(self, calls: Sequence[ToolCall]) -> list[CallDecision]:
         """Return the decision on each call of one reply, in order.
@@ -173,9 +149,9 @@ class Guardrails:
 
     def cooldown_reason(self, tool: str) -> str:
         """Return why a tool must not run, if it failed too often in a row; "" if it may run."""
-        if self._failures[tool] < self._limits.failures:
+        if self._failures[tool] < _MAX_FAILURES:
             return ""
-        return f"{tool} has failed {self._limits.failures} times; do without it"
+        return f"{tool} has failed {_MAX_FAILURES} times; do without it"
 
     def record(self, tool: str, *, ok: bool) -> None:
         """Record whether a tool that has run succeeded (`ok`) or failed."""
@@ -183,7 +159,7 @@ class Guardrails:
 
     def _refusal(self, key: Key, options: ToolOptions) -> CallDecision | None:
         """Return the decision against a call that repeats or exceeds a limit, else None."""
-        tool, limits = key[0], self._limits
+        tool = key[0]
         if self._stopped:
             return CallDecision("drop", "the run has been ended; answer with what you have")
         # Calls alternate if each equals the one before the last: A B A B A. Identical ones
@@ -198,7 +174,7 @@ class Guardrails:
             return CallDecision("steer", words)
         if self._left <= 0:
             return CallDecision("drop", "no tool calls are left; answer with what you have")
-        most = limits.research_uses if options.research else limits.uses
+        most = _MAX_RESEARCH_USES if options.research else _MAX_USES
         if self._uses[tool] >= most:
             return CallDecision("drop", f"{tool} has been used {most} times; do without it")
         if options.speaks and self._messages <= 0:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from llm.client.client import AgentClient, RequestOptions
@@ -14,6 +14,12 @@ from llm.messages.errors import RequestRejected
 from llm.messages.message import Message, ModelReply
 
 M = TypeVar("M", bound=BaseModel)
+
+
+class Form(BaseModel):
+    """A part of an answer in JSON."""
+
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
 
 
 def answer_format(name: str, model: type[BaseModel]) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from urllib.parse import unquote
 import structlog
 from pydantic import BaseModel, Field
 
-from llm.memory.consolidation import TendrilMemory
-from llm.memory.prompts import (
+from llm.memory.consolidation import (
     MAX_FACT_LENGTH,
     MAX_KEY_LENGTH,
     MAX_NOTE_LENGTH,
     MAX_SUMMARY_LENGTH,
+    TendrilMemory,
     key_of,
     one_line,
 )
@@ -125,7 +125,11 @@ _log = structlog.get_logger()
 @dataclass(frozen=True, slots=True)
 class RoomMemory:
     """The memory of one room, as it serves a conversation with one person; gives access to no other
-    room, and to the facts and notes of nobody else."""
+    room, and to the facts and notes of nobody else.
+
+    Its tools take the name of a key, never of a person, so that a model cannot use the memories of
+    others either.
+    """
 
     memory: TendrilMemory
     room: str
@@ -137,11 +141,7 @@ class RoomMemory:
         """Return the memory of a room; the name of the person may be in any spelling."""
         return cls(memory, room, conversation, person_of(person))
 
-    def tools(self, keeps: bool) -> tuple[MemoryTools, ...]:
-        """Return the memory tools for the person; none unless memory `keeps` what they say."""
-        return (MemoryTools(self),) if keeps else ()
-
-    async def remember(self, value: str, key: str = "") -> str:
+    async def store(self, value: str, key: str = "") -> str:
         """Store a fact about the person under its key or, without a key, a note; return the
         normalised key. Raises StorageError."""
         name = key_of(key)
@@ -173,7 +173,7 @@ class RoomMemory:
         notes = await self.memory.memories.latest(self.room, MemoryKind.NOTE)
         return [note for note in notes if note.subject == self.person]
 
-    async def forget(self, key: str | None = None) -> int:
+    async def delete(self, key: str | None = None) -> int:
         """Delete a fact, or all facts and notes; return how many. Raises StorageError."""
         name = None if key is None else key_of(key)
         return await self.memory.memories.forget(self.room, self.person, name)
@@ -191,6 +191,60 @@ class RoomMemory:
             return score / (1 + score) * (0.5 + 0.5 * math.pow(0.5, age)), memory.id
 
         return [memory for memory, _ in sorted(found, key=worth, reverse=True)[:limit]]
+
+    @tool(quiet=True, asked=to_remember)
+    async def remember(
+        self,
+        value: Annotated[str, Field(min_length=1, max_length=2_000, description="what it is")],
+        key: Annotated[
+            str,
+            Field(max_length=200, description="its name, by which it is found; none for a note"),
+        ] = "",
+    ) -> str:
+        """Remember something for the person who asks, when they ask for it, in their own words."""
+        name = await self.store(value, key)
+        return f"remembered: {name}" if name else "noted"
+
+    @tool(reads=True)
+    async def recall(
+        self,
+        key: Annotated[
+            str, Field(max_length=200, description='the name of a fact, or "all"')
+        ] = "all",
+    ) -> str:
+        """Look up what is remembered about the person who asks."""
+        if key_of(key) in ("", "all"):
+            facts = await self.facts()
+            return (
+                "\n".join(f"{fact.key} = {fact.text}" for fact in facts)
+                or "nothing yet, in this place"
+            )
+        found = await self.fact(key)
+        return found.text if found else f"nothing under {one_line(key, MAX_KEY_LENGTH)}"
+
+    @tool(reads=True)
+    async def search_memory(
+        self, query: Annotated[str, Field(min_length=1, max_length=200, description="words")]
+    ) -> str:
+        """Search what is remembered of this place: facts about people, notes, what happened."""
+        found = await self.search(query, _MAX_SEARCH_RESULTS)
+        return "\n".join(map(describe, found)) or "nothing found"
+
+    @tool(effect=True, asked=to_forget)
+    async def forget(
+        self,
+        scope: Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=200,
+                description='the name of a fact, as `recall` lists it, or "all"',
+            ),
+        ],
+    ) -> str:
+        """Forget what is remembered about the person who asks, when they ask for it."""
+        count = await self.delete(None if key_of(scope) == "all" else scope)
+        return f"forgotten: {count}" if count else "there was nothing like that"
 
     async def sections(self, question: str) -> Sections:
         """Return the memory sections of a prompt; none if the store cannot be read."""
@@ -220,10 +274,6 @@ class RoomMemory:
             ),
         )
         return stable.sections(), beside
-
-    async def after_turn(self) -> None:
-        """Schedule the job that a stored turn may make due. Raises StorageError."""
-        await self.memory.schedule(self.room)
 
     async def _stable(self, snapshot: RoomMemorySnapshot) -> PromptMemory:
         """Return the stored selection of stable memories, or a new one when it is time."""
@@ -348,70 +398,6 @@ class SharedMemory:
                     facts = await Memories(database).outside(memory.room)
                 found += [(store, fact) for fact in facts]
         return found
-
-
-class MemoryTools:
-    """Tools over the memory of one person.
-
-    The model names a key, never a person, so that it cannot use the memories of others.
-    """
-
-    def __init__(self, memory: RoomMemory) -> None:
-        self._memory = memory
-
-    @tool(quiet=True, asked=to_remember)
-    async def remember(
-        self,
-        value: Annotated[str, Field(min_length=1, max_length=2_000, description="what it is")],
-        key: Annotated[
-            str,
-            Field(max_length=200, description="its name, by which it is found; none for a note"),
-        ] = "",
-    ) -> str:
-        """Remember something for the person who asks, when they ask for it, in their own words."""
-        name = await self._memory.remember(value, key)
-        return f"remembered: {name}" if name else "noted"
-
-    @tool(reads=True)
-    async def recall(
-        self,
-        key: Annotated[
-            str, Field(max_length=200, description='the name of a fact, or "all"')
-        ] = "all",
-    ) -> str:
-        """Look up what is remembered about the person who asks."""
-        if key_of(key) in ("", "all"):
-            facts = await self._memory.facts()
-            return (
-                "\n".join(f"{fact.key} = {fact.text}" for fact in facts)
-                or "nothing yet, in this place"
-            )
-        found = await self._memory.fact(key)
-        return found.text if found else f"nothing under {one_line(key, MAX_KEY_LENGTH)}"
-
-    @tool(reads=True)
-    async def search_memory(
-        self, query: Annotated[str, Field(min_length=1, max_length=200, description="words")]
-    ) -> str:
-        """Search what is remembered of this place: facts about people, notes, what happened."""
-        found = await self._memory.search(query, _MAX_SEARCH_RESULTS)
-        return "\n".join(map(describe, found)) or "nothing found"
-
-    @tool(effect=True, asked=to_forget)
-    async def forget(
-        self,
-        scope: Annotated[
-            str,
-            Field(
-                min_length=1,
-                max_length=200,
-                description='the name of a fact, as `recall` lists it, or "all"',
-            ),
-        ],
-    ) -> str:
-        """Forget what is remembered about the person who asks, when they ask for it."""
-        count = await self._memory.forget(None if key_of(scope) == "all" else scope)
-        return f"forgotten: {count}" if count else "there was nothing like that"
 
 
 def describe(memory: Memory) -> str:

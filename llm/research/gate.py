@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from llm.client.client import AgentClient, RequestOptions
-from llm.client.structured import answer_format, ask_for_json, items_in
+from llm.client.structured import Form, answer_format, ask_for_json, items_in
 from llm.messages.message import escape_tags
 from storage.passages.words import tokens
 from storage.queues.reports import Claim
@@ -41,12 +39,6 @@ _CHECK = (
     ' and speak about the same thing. Answer in JSON: {"verdicts": [{"claim": 1, "supported":'
     " true}]}."
 ) + _DATA
-
-
-class Form(BaseModel):
-    """A part of an answer in JSON."""
-
-    model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
 
 
 class WrittenClaim(Form):

@@ -15,9 +15,9 @@ from itertools import chain, zip_longest
 
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.profile import Profile
-from llm.client.structured import answer_format, items_in
+from llm.client.structured import Form, answer_format, items_in
 from llm.messages.message import escape_tags, render_line
-from llm.research.gate import ClaimWriter, Evidence, Form
+from llm.research.gate import ClaimWriter, Evidence
 from llm.retrieval import Retrieval
 from llm.web.reader import PageReader
 from storage.chat_log.event import SPOKEN, Event, Scope

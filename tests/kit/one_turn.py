@@ -19,7 +19,7 @@ from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 
 NATIVE = RequestOptions("test")
-FILTERED = RequestOptions("test", filters_output=True, may_be_silent=True)
+FILTERED = RequestOptions("test", filters_output=True)
 ASKED: list[Message] = [{"role": "user", "content": "ada asks: who is here?"}]
 
 

@@ -183,7 +183,7 @@ async def test_what_is_forgotten_while_a_prompt_is_made_is_in_no_later_one(tmp_p
             Memories(database),
         )
         theirs = RoomMemory.of(memory, ROOM, f"{ROOM}/{NICK}", NICK)
-        await theirs.remember(WORD, "word")
+        await theirs.store(WORD, "word")
         memory = replace(memory, memories=ForgottenMeanwhile(database))
         room = RoomMemory.of(memory, ROOM, "c", "bob")
         await Conversations(database).add("c", turn(0, "hi", "Hello."), ROOM, "bob")

@@ -32,7 +32,7 @@ async def test_no_byte_of_a_forgotten_person_is_in_any_tendrils_file(tmp_path: P
             memory = RoomMemory.of(
                 tendril.memory, requester.room, tendril.request(line).conversation, requester.person
             )
-            await memory.remember(SECRET, "word")
+            await memory.store(SECRET, "word")
             await tendril.hear(TEA, BOB, "I say nothing of it")
             person = tendril.privacy.person(ADA)
             kept = await tendril.privacy.count(person)

@@ -34,7 +34,7 @@ class MemoryCommands(MediumCommands[R]):
             if zone is None:
                 return PrivateReply(f"There is no time zone {value}; write it like Europe/Vienna.")
             value = zone
-        key = await memory_of(self._medium, request).remember(value, statement.key)
+        key = await memory_of(self._medium, request).store(value, statement.key)
         return f"I will remember: your {key} is {value}." if key else f"I will remember: {value}."
 
     async def recall(self, request: R) -> Reply:

@@ -92,7 +92,7 @@ class PrivacyCommands(MediumCommands[R]):
         key = fact_key(request.words)
         if not key:
             return PrivateReply(f"To delete everything you have said: {all_of_it}")
-        if await memory_of(self._medium, request).forget(key):
+        if await memory_of(self._medium, request).delete(key):
             return PrivateReply(f"Forgotten: your {key}.")
         return PrivateReply(
             f"I remember nothing about you called {key}. To delete everything you have said:"
@@ -105,7 +105,7 @@ class PrivacyCommands(MediumCommands[R]):
         others = await tendril.conversations.of_room(request.room, _MOST_CONVERSATIONS)
         for name in {request.room, *(each.name for each in others)}:
             turns += await tendril.clear(name)
-        facts = await memory_of(self._medium, request).forget()
+        facts = await memory_of(self._medium, request).delete()
         gone = await tendril.remind.cancel_own(request.requester, "all")
         reports = await tendril.research.forget(request.place)
         return (

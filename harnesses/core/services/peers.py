@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from harnesses.core.errors import PeerRefused
 from llm.agent.agent_loop import AgentLoop
-from llm.agent.tool_executor import TOOL_TIMEOUT, RunBudget
+from llm.agent.tool_executor import TOOL_TIMEOUT, RunLimits
 from llm.client.client import Priority
 from llm.messages.message import QuotingText, ShownText, escape_tags
 from llm.tools.toolbox import Tool, Toolbox, ToolError, ToolSource, describe, tool
@@ -39,7 +39,7 @@ MAX_QUESTION = 4_000
 EMPTY_SCOPE = Scope(frozenset())
 """The empty scope: nothing of the log may be read."""
 
-DEFAULT_BUDGET = RunBudget(iterations=6, calls=10, seconds=120.0)
+DEFAULT_BUDGET = RunLimits(iterations=6, calls=10, seconds=120.0)
 """The default budget, for questions that code asks rather than a run of the model."""
 
 _POLL_INTERVAL = 0.25  # seconds between looks for an answer, and after an error
@@ -63,7 +63,7 @@ class Origin:
     scope: Scope = EMPTY_SCOPE
     path: tuple[str, ...] = ()
     run: str = ""
-    budget: RunBudget | None = None
+    budget: RunLimits | None = None
     priority: Priority = "interactive"
     words: str | None = None
 
@@ -122,7 +122,7 @@ class PeerService:
         return {name: about for name, about in self._present().items() if name not in taken}
 
     async def ask(
-        self, tendril: str, text: str, origin: Origin, budget: RunBudget = DEFAULT_BUDGET
+        self, tendril: str, text: str, origin: Origin, budget: RunLimits = DEFAULT_BUDGET
     ) -> PeerAnswer:
         """Ask another tendril on behalf of `origin`, and wait for its answer.
 

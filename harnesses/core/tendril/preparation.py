@@ -102,7 +102,7 @@ async def build_prompt(
         choice.persona,
         request.values,
         request.known_reading,
-        (*request.tools, *memory.tools(request.keeps)),
+        (*request.tools, *([memory] if request.keeps else [])),
         request.asker(resources.conversations),
         HintContext(resources.clock.now(), resources.configuration.agent.zone, request.reading),
     )

@@ -196,7 +196,7 @@ class Turns:
                 async with queue.memory:
                     if result.ok and result.remember and queue.keeps:
                         await result.remember()
-                        await memory.after_turn()
+                        await memory.memory.schedule(memory.room)
             except StorageError as error:  # the person has the answer all the same
                 _log.error("turn.not_kept", error=str(error))
 

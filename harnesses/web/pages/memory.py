@@ -20,7 +20,7 @@ from harnesses.web.app_state import AppState, AppStateDep, require_token
 from harnesses.web.auth.middleware import refuse, see_other
 from harnesses.web.rendering.view import page, read_fields
 from harnesses.web.visitors import NETWORK, Visitor, VisitorDep
-from llm.memory.prompts import (
+from llm.memory.consolidation import (
     MAX_EPISODE_LENGTH,
     MAX_FACT_LENGTH,
     MAX_NOTE_LENGTH,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harnesses.core.tendril.turn import TurnRequest
 from llm.agent.agent_loop import SPEECHLESS
+from llm.client.client import RequestOptions
 from llm.messages.message import Message, escape_tags
 from tests.harnesses.core.tendril.test_base import small, texts
 from tests.kit.one_turn import World, models, reading_texts, results, run
@@ -179,11 +180,13 @@ async def test_a_call_that_was_cut_off_changes_nothing() -> None:
 
 async def test_a_model_may_stay_silent_where_it_was_told_how() -> None:
     shown: list[str] = []
+    options = RequestOptions("test", filters_output=True, may_be_silent=True)
     async with ScriptedOpenAI() as script:
         script.say('{"response": "Which one?"}')
-        assert (await run(script, World(), shown=shown)).text == "".join(shown) == "Which one?"
+        outcome = await run(script, World(), options=options, shown=shown)
+        assert outcome.text == "".join(shown) == "Which one?"
         script.say('{"response": ""}')
-        outcome = await run(script, World())
+        outcome = await run(script, World(), options=options)
     assert (outcome.text, outcome.forced) == ("", False)
     assert outcome.messages[-1] == {"role": "assistant", "content": ""}
 

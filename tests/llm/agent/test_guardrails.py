@@ -26,8 +26,8 @@ def call(arguments: str = "{}", name: str = "search") -> ToolCall:
     return ToolCall("call_1", name, arguments)
 
 
-def guarded(limits: RunLimits | None = None) -> Guardrails:
-    return Guardrails(limits or RunLimits(), lambda name: KINDS.get(name, ToolOptions()))
+def guarded(calls: int = 20) -> Guardrails:
+    return Guardrails(calls, lambda name: KINDS.get(name, ToolOptions()))
 
 
 def judged(guard: Guardrails, *calls: ToolCall) -> list[Act]:
@@ -48,33 +48,35 @@ def limits(trigger: Trigger, **agent: int) -> RunLimits:
 A, B = call("[1]", "search"), call("[2]", "who")
 SAME = ['{"a": 1, "b": 2}', '{"b":2,"a":1}', '{ "a":1, "b":2 }', '{"a":1,"b":2}']
 SAY, OTHER_SAY, NOTE = call("[1]", "say"), call("[2]", "say"), call("[1]", "note")
+# Each of four messages, with some work before the next one.
+SAYING = [call(f"[{n}]", name) for n in range(4) for name in ("say", "look")]
 
 
 @pytest.mark.parametrize(
-    ("limit", "calls", "acts", "exhausted"),
+    ("most", "calls", "acts", "exhausted"),
     [
-        (RunLimits(), [*map(call, SAME)], "allow allow steer steer", False),
-        (RunLimits(), [call("{oops")] * 3, "allow allow steer", False),
-        (RunLimits(), [call("[" * 100_000)] * 3, "allow allow steer", False),
-        (RunLimits(), [call(""), call("{}"), call(" {} ")], "allow allow steer", False),
-        (RunLimits(), [call("[1]"), call("[1]"), call("[1]", "who")], "allow allow allow", False),
-        (RunLimits(), [A, B, A, B], "allow allow allow allow", False),
-        (RunLimits(), [A, B, A, B, A, call("[3]")], "allow allow allow allow stop drop", True),
-        (RunLimits(calls=2), numbered("search", 3), "allow allow drop", True),
-        (RunLimits(calls=3), [call()] * 5, "allow allow steer steer steer", False),
-        (RunLimits(calls=0), [], "", True),
-        (RunLimits(), numbered("search", 6), "allow " * 5 + "drop", False),
-        (RunLimits(), numbered("look", 16), "allow " * 15 + "drop", False),
-        (RunLimits(), [SAY, OTHER_SAY], "allow steer", False),
-        (RunLimits(), [SAY, NOTE, OTHER_SAY], "allow allow steer", False),
-        (RunLimits(), [SAY, A, OTHER_SAY], "allow allow allow", False),
-        (RunLimits(messages=1), [SAY, A, OTHER_SAY, B], "allow allow drop allow", False),
+        (20, [*map(call, SAME)], "allow allow steer steer", False),
+        (20, [call("{oops")] * 3, "allow allow steer", False),
+        (20, [call("[" * 100_000)] * 3, "allow allow steer", False),
+        (20, [call(""), call("{}"), call(" {} ")], "allow allow steer", False),
+        (20, [call("[1]"), call("[1]"), call("[1]", "who")], "allow allow allow", False),
+        (20, [A, B, A, B], "allow allow allow allow", False),
+        (20, [A, B, A, B, A, call("[3]")], "allow allow allow allow stop drop", True),
+        (2, numbered("search", 3), "allow allow drop", True),
+        (3, [call()] * 5, "allow allow steer steer steer", False),
+        (0, [], "", True),
+        (20, numbered("search", 6), "allow " * 5 + "drop", False),
+        (20, numbered("look", 16), "allow " * 15 + "drop", False),
+        (20, [SAY, OTHER_SAY], "allow steer", False),
+        (20, [SAY, NOTE, OTHER_SAY], "allow allow steer", False),
+        (20, [SAY, A, OTHER_SAY], "allow allow allow", False),
+        (20, [*SAYING, *numbered("say", 1), B], "allow " * 8 + "drop allow", False),
     ],
 )
 def test_a_run_that_repeats_itself_or_goes_too_far_is_told_so(
-    limit: RunLimits, calls: Sequence[ToolCall], acts: str, exhausted: bool
+    most: int, calls: Sequence[ToolCall], acts: str, exhausted: bool
 ) -> None:
-    guard = guarded(limit)
+    guard = guarded(most)
     assert judged(guard, *calls) == acts.split()
     assert guard.is_exhausted is exhausted
 
@@ -99,11 +101,11 @@ def test_a_tool_that_failed_three_times_in_a_row_is_not_tried_again() -> None:
 
 
 def test_five_replies_that_only_keep_notes_exhaust_a_run() -> None:
-    guard = guarded(RunLimits(uses=50))
+    guard = guarded()
     for each in numbered("note", 4):
         guard.judge([each, call("{}", "note")])
     guard.judge([call("[7]", "note"), call("[7]")])  # a real tool between them
-    for number in range(10, 14):
+    for number in range(10, 14):  # also what is refused, as one tool is used too often
         guard.judge([call(f"[{number}]", "note")])
     assert not guard.is_exhausted
     guard.judge([call("[9]", "note")])
@@ -115,9 +117,7 @@ def test_five_replies_that_only_keep_notes_exhaust_a_run() -> None:
     [("standard", 12, 20), ("job", 30, 20), ("proactive", 12, 8)],
 )
 def test_what_sets_a_run_off_limits_it(trigger: Trigger, iterations: int, calls: int) -> None:
-    unasked = trigger == "proactive"
-    wanted = RunLimits(iterations=iterations, calls=calls, is_unasked=unasked)
-    assert limits(trigger) == wanted
+    assert limits(trigger) == RunLimits(iterations, calls)
 
 
 def test_the_settings_move_the_limits_of_all_triggers() -> None:

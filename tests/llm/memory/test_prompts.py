@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from llm.memory.prompts import episode_messages, facts_messages
+from llm.memory.consolidation import episode_messages, facts_messages
 from llm.messages.message import NO_ASKER
 from storage.memory.memories import RoomTurn
 

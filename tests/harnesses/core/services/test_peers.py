@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from llm.agent.tool_executor import RunBudget
+from llm.agent.tool_executor import RunLimits
 from storage.queues.outbox import PeerQuestions
 from storage.runs.reader import RunRecord, newest_runs, read_run
 from terrarium import Config, Origin, PeerQuestion, PeerRefused, TurnRequest, tool
@@ -21,7 +21,7 @@ from tests.kit.patience import PATIENCE
 from tests.kit.room_tendril import ADA, BOB, PERSONA, TEA, RoomTendril, ready
 
 DEN, CELLAR = "den", "cellar"  # private rooms
-LITTLE = RunBudget(iterations=2, calls=2, seconds=PATIENCE)
+LITTLE = RunLimits(iterations=2, calls=2, seconds=PATIENCE)
 
 
 class Kettle(RoomTendril):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from llm.memory.prompts import MAX_SUMMARY_LENGTH
+from llm.memory.consolidation import MAX_SUMMARY_LENGTH
 from storage.db.database import Database
 from storage.memory.conversations import Conversations, Turn
 from storage.memory.memories import HEARSAY, Memories, Memory, MemoryKind
