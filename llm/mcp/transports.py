@@ -14,12 +14,11 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
-    Coroutine,
     Iterable,
     Sequence,
 )
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 import httpx2
@@ -29,6 +28,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from llm.mcp.settings import McpServerSettings
+from terrarium.cancellation import run_beside
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams, WriteStream
@@ -58,8 +58,7 @@ class StderrTail:
     """The tail of a program's standard error, with the secrets of its environment masked."""
 
     def __init__(self) -> None:
-        self._end = b""
-        self._is_truncated = False
+        self._end = b""  # with one byte more if it was cut
         self._secrets: Sequence[str] = ()
 
     @property
@@ -67,7 +66,7 @@ class StderrTail:
         """The last lines, each cut in length; untrusted."""
         text = self._end.decode(errors="replace")
         # Drop the first line if it is incomplete: half a secret in it would not be recognised.
-        if self._is_truncated:
+        if len(self._end) > _STDERR_BYTES:
             text = text.partition("\n")[2]
         for secret in self._secrets:
             text = text.replace(secret, "***")
@@ -76,12 +75,9 @@ class StderrTail:
 
     async def follow(self, errors: asyncio.StreamReader, secrets: Iterable[str]) -> None:
         """Read a program's standard error to its end, replacing the tail of the previous one."""
-        self._end, self._is_truncated = b"", False
-        self._secrets = [each for each in secrets if each]
+        self._end, self._secrets = b"", [each for each in secrets if each]
         while part := await errors.read(_STDERR_BYTES):
-            self._end += part
-            self._is_truncated |= len(self._end) > _STDERR_BYTES
-            self._end = self._end[-_STDERR_BYTES:]
+            self._end = (self._end + part)[-_STDERR_BYTES - 1 :]
 
 
 @asynccontextmanager
@@ -117,25 +113,12 @@ async def transport(
                     reason = "the connection was closed"
             on_end(reason)
 
-        async with _in_background(pump()):
+        async with run_beside(pump()):
             try:
                 yield receive, outgoing
             finally:
                 receive.close()
                 send.close()
-
-
-@asynccontextmanager
-async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
-    """Run a coroutine during the block, then cancel it. Its error is raised on exit."""
-    running = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
-        if not running.cancelled():
-            running.result()
 
 
 def _drop_output_schemas(item: Item) -> None:
@@ -227,7 +210,7 @@ async def _process(settings: McpServerSettings, stderr_tail: StderrTail) -> Asyn
             _signal_group(process.pid, signal.SIGKILL)
 
     try:
-        async with _in_background(write_lines()):
+        async with run_beside(write_lines()):
             yield _messages(stdout), outgoing
     finally:
         outgoing.close()
@@ -251,13 +234,12 @@ async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[Item]:
         if not line:
             return
         if line.strip():
-            found: Item
             try:
                 message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                found = SessionMessage(message)
             except ValueError as error:
-                found = error
-            yield found
+                yield error
+            else:
+                yield SessionMessage(message)
 
 
 async def _stop(
@@ -277,7 +259,7 @@ async def _stop(
 
     stdin.close()
     # Keep reading: a server that blocks on a full pipe cannot exit.
-    async with _in_background(drain()):
+    async with run_beside(drain()):
         for number in (signal.SIGTERM, signal.SIGKILL):
             if await has_ended():
                 break

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from llm.mcp.foreign_tools import MAX_SCHEMA_LENGTH, MAX_TOOLS
+from llm.mcp.connection import MAX_SCHEMA_LENGTH, MAX_TOOLS
 from llm.mcp.servers import McpServers
 from llm.tools.consent import Asker
 from llm.tools.toolbox import Toolbox, tool
