@@ -24,12 +24,6 @@ from storage.usage.usage import TokenUsage
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
 """Builds the whole prompt from the steps of the run so far, fitted to the context window."""
 
-Shrink = Callable[[], None]
-"""Takes note that the server has refused the last prompt as too long: the next one is shorter."""
-
-TakeFollowups = Callable[[], Awaitable[Sequence[Message]]]
-"""Returns the follow-up messages that people have sent since the previous call."""
-
 OnActivity = Callable[[str], None]
 """Takes what a tool is about to do, in words for people such as "searching the log for pump"."""
 
@@ -105,28 +99,30 @@ class AgentLoop:
     def budget(self) -> RunLimits:
         """The limits that tools may still use, less one model call reserved for the answer."""
         iterations = self._limits.iterations - self._iterations - 1
-        return RunLimits(max(0, iterations), self._guard.calls_left, max(0.0, self._seconds_left()))
+        calls = max(0, self._guard.calls_left)
+        return RunLimits(max(0, iterations), calls, max(0.0, self._seconds_left()))
 
     def charge(self, iterations: int, calls: int) -> None:
         """Count model calls (`iterations`) and tool `calls` of another tendril for this run."""
         self._iterations += iterations
-        self._guard.charge(calls)
+        self._guard.calls_left -= calls
 
     async def run(
         self,
         fit: Fit,
         *,
-        shrink: Shrink | None = None,
+        shrink: Callable[[], None] | None = None,
         on_text: OnText | None = None,
         on_activity: OnActivity | None = None,
-        take_followups: TakeFollowups | None = None,
+        take_followups: Callable[[], Awaitable[Sequence[Message]]] | None = None,
     ) -> Outcome:
         """Run until the model answers; at a limit, force an answer.
 
         A prompt that the server refuses as too long is fitted again after a call of `shrink`, a few
         times at most. `on_text` receives each piece of the answer as it streams, and "" when the
-        answer starts over; `on_activity` what the called tools are about to do. Raises ModelError
-        if the model cannot be asked.
+        answer starts over; `on_activity` what the called tools are about to do. `take_followups`
+        returns what people have added since its last call. Raises ModelError if the model cannot be
+        asked.
         """
         self._fit, self._shrink = fit, shrink
         self._on_text, self._take_followups = on_text, take_followups
@@ -298,7 +294,7 @@ class AgentLoop:
             self._usage,
             self._iterations,
             forced=forced,
-            calls=self._limits.calls - self._guard.calls_left,
+            calls=self._limits.calls - self.budget.calls,
             cut=is_cut,
             shown=tuple(self._execution.shown),
         )

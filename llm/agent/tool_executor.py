@@ -85,16 +85,14 @@ class CallDecision:
     words: str = ""
 
 
-ALLOW = CallDecision()
-
-
 class Guardrails:
     """The guard rails of one run of at most `calls` tool calls: counts of those so far, and rules
     for the next one. `options` returns the options of a tool by name."""
 
     def __init__(self, calls: int, options: Callable[[str], ToolOptions]) -> None:
         self._options = options
-        self._left = calls
+        self.calls_left = calls
+        """The tool calls that the run may still make; other tendrils' on its behalf count, too."""
         self._messages = _MAX_MESSAGES
         self._proposed: Counter[Key] = Counter()
         self._lately: deque[Key] = deque(maxlen=2 * _ALTERNATION_LIMIT - 1)
@@ -105,18 +103,9 @@ class Guardrails:
         self._stopped = False
 
     @property
-    def calls_left(self) -> int:
-        """The number of tool calls that the run may still make."""
-        return max(0, self._left)
-
-    def charge(self, calls: int) -> None:
-        """Count tool calls that another tendril made on behalf of this run."""
-        self._left -= calls
-
-    @property
     def is_exhausted(self) -> bool:
         """True if the run may call no more tools."""
-        return self._left <= 0 or self._stopped or self._quiet >= _MAX_QUIET_ROUNDS
+        return self.calls_left <= 0 or self._stopped or self._quiet >= _MAX_QUIET_ROUNDS
 
     def judge(self, calls: Sequence[ToolCall]) -> list[CallDecision]:
         """Return the decision on each call of one reply, in order.
@@ -131,12 +120,12 @@ class Guardrails:
             is_quiet = is_quiet and options.quiet
             self._proposed[key] += 1
             self._lately.append(key)
-            decision = self._refusal(key, options) or ALLOW
+            decision = self._refusal(key, options) or CallDecision()
             decisions.append(decision)
             self._stopped |= decision.act == "stop"
-            if decision is not ALLOW:
+            if decision.act != "allow":
                 continue
-            self._left -= 1
+            self.calls_left -= 1
             self._uses[call.name] += 1
             # The next message to people needs some work before it; keeping notes is none.
             if options.speaks:
@@ -172,7 +161,7 @@ class Guardrails:
             return CallDecision("steer", "the same call was made before; use its result")
         if words := self.cooldown_reason(tool):
             return CallDecision("steer", words)
-        if self._left <= 0:
+        if self.calls_left <= 0:
             return CallDecision("drop", "no tool calls are left; answer with what you have")
         most = _MAX_RESEARCH_USES if options.research else _MAX_USES
         if self._uses[tool] >= most:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from llm.client.profile import ModelCard
 from llm.client.response import (
     AnswerFilter,
-    CompletionAnswer,
+    Chunk,
     OnText,
     ResponseAccumulator,
     read_body,
@@ -279,12 +279,13 @@ class AgentClient:
             messages = [wire(message) for message in prompt]
             path = "/v1/chat/completions"
             body = {**body, "messages": messages, "logprobs": True}
-        answer = await _with_retry(lambda: self.ask(CompletionAnswer, "POST", path, body, options))
-        [choice, *_] = answer.choices
-        usage = TokenUsage.from_wire(answer.usage)
+        answer = await _with_retry(lambda: self.ask(Chunk, "POST", path, body, options))
+        if not answer.choices:
+            raise RequestRejected("an answer without a choice", 200)
+        choice, usage = answer.choices[0], TokenUsage.from_wire(answer.usage or {})
         if self._spend:
             self._spend(options, usage)
-        text = (choice.text or choice.message.content or "").strip()
+        text = (choice.text or choice.delta.content or "").strip()
         finish_reason = choice.finish_reason or "stop"
         tokens = choice.probabilities()
         return ModelReply(text, usage=usage, finish_reason=finish_reason, tokens=tokens)

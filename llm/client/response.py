@@ -61,26 +61,11 @@ class Delta(BaseModel):
     tool_calls: list[CallPart] | None = None
 
 
-class Choice(BaseModel):
-    """The only choice that is requested; in an unstreamed answer its `message` is the delta."""
-
-    delta: Delta = Field(default_factory=Delta, validation_alias=AliasChoices("delta", "message"))
-    finish_reason: str | None = None
-
-
 class ErrorPart(BaseModel):
     """An OpenAI error object."""
 
     message: str = "no reason given"
     code: str | int | None = None
-
-
-class Chunk(BaseModel):
-    """One server-sent event of a streamed chat, a whole unstreamed answer, or an error."""
-
-    choices: list[Choice] | None = None
-    usage: dict[str, Any] | None = None
-    error: ErrorPart | None = None
 
 
 class Token(BaseModel):
@@ -98,11 +83,12 @@ class TokenProbabilities(BaseModel):
     token_logprobs: list[float | None] = []
 
 
-class Completion(BaseModel):
-    """A continued text, or an answer in a chat."""
+class Choice(BaseModel):
+    """The only choice that is requested: the `text` that continues one or, in a chat, the delta,
+    which is the `message` of an unstreamed answer."""
 
     text: str = ""
-    message: Delta = Field(default_factory=Delta)
+    delta: Delta = Field(default_factory=Delta, validation_alias=AliasChoices("delta", "message"))
     finish_reason: str | None = None
     logprobs: TokenProbabilities | None = None
 
@@ -116,11 +102,12 @@ class Completion(BaseModel):
         return tuple((token, math.exp(logprob)) for token, logprob in tokens)
 
 
-class CompletionAnswer(BaseModel):
-    """The response of `/v1/completions`, or an unstreamed one of `/v1/chat/completions`."""
+class Chunk(BaseModel):
+    """One server-sent event of a streamed chat, a whole unstreamed answer, or an error."""
 
-    choices: list[Completion] = Field(min_length=1)
-    usage: dict[str, Any] = {}
+    choices: list[Choice] | None = None
+    usage: dict[str, Any] | None = None
+    error: ErrorPart | None = None
 
 
 MISCONFIGURED = "engine_misconfigured"

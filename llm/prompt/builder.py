@@ -254,7 +254,7 @@ class PromptBuilder:
             for match in found
             if match.skill.hint is None
             or profile.shortcuts == "all"
-            or (match.is_whole and profile.may_shortcut(match.free))
+            or (match.hint and match.hint.is_whole and profile.may_shortcut(match.hint.free))
         ]
         brought = (describe(each).name for match in matches for each in match.skill.tools)
         kind = request.reading.kind if profile.offers == "fitting" else ""
@@ -266,8 +266,9 @@ class PromptBuilder:
         ).restricted_to(request.persona.tools)
         if profile.offers != "all":
             toolbox = toolbox.restricted_to(_TOOLS_BY_KIND.get(kind, ()))
-        hints = "\n".join(filter(None, (match.hint for match in matches)))
-        whole = next((match.hint for match in matches if match.is_whole and match.hint), "")
+        worked_out = [match.hint for match in matches if match.hint]
+        hints = "\n".join(each.text for each in worked_out)
+        whole = next((each.text for each in worked_out if each.is_whole), "")
         skills = tuple(match.skill.name for match in matches)
         if profile.is_compact:
             system = request.persona.render(request.values, short=True)

@@ -42,7 +42,6 @@ MAX_MATCHES = 3
 
 _MIN_SCORE = 1.0  # minimum score: a trigger, a hint, one very rare word or a few less rare ones
 _HINT_TIME = 1.0  # seconds, for all hints of a question together
-_NO_HINT = WorkedOut("")
 _LIKELY = 0.25  # probability of its kinds from which a skill tries to answer
 _WORD = re.compile(r"[^\W\d_]{2}")
 
@@ -108,14 +107,11 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A skill that matches a question, its relevance score, and the text of its hint; `is_whole`
-    and `free` as in `WorkedOut`."""
+    """A skill that matches a question, its relevance score, and the result of its hint, if any."""
 
     skill: Skill
     score: float
-    hint: str = ""
-    is_whole: bool = False
-    free: tuple[str, ...] = ()
+    hint: WorkedOut | None = None
 
 
 class SkillRegistry:
@@ -185,12 +181,12 @@ class SkillRegistry:
                 _log.warning("skills.no_hint", skill=skill.name, reason=type(error).__name__)
         found = []
         for skill in skills:
-            hint = hints.get(skill.name, _NO_HINT)
+            hint = hints.get(skill.name)
             named = bool(skill.triggers and _pattern(skill.triggers).search(question))
-            score = 2.0 * (named + hint.is_whole) + bool(hint.text)
+            score = 2.0 * named + (0.0 if hint is None else 3.0 if hint.is_whole else 1.0)
             shared = asked & content_stems(skill.description)
             score += sum((rarity(stem) / MAX_RARITY) ** 2 for stem in shared)
-            found.append(Match(skill, score, hint.text, hint.is_whole, hint.free))
+            found.append(Match(skill, score, hint))
         found.sort(key=lambda match: (-match.score, match.skill.name))
         return [match for match in found if match.score >= _MIN_SCORE][:MAX_MATCHES]
 

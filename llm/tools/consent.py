@@ -2,23 +2,9 @@
 
 A model reads what strangers wrote, in lines of the log and on pages, and may do what it says there.
 So what a tool does for a person depends on neither: the toolbox compares each call with what that
-person has said. A tool names its rule here by its option `asked`:
-
-- `to_operate`: an order, as the question was read, with the name of the act, and with the nick, the
-  mode or the words of the topic.
-- `to_forget`, `to_unlearn`, `to_cancel`: an order in this turn that names what is to go; for
-  everything exactly "forget all". A fact or reminder that a tool has listed in this turn may be
-  named by any of its words, and of the reminders the model may choose for "cancel my last one".
-- `to_remember`, `to_learn`: what is kept is in the asker's own words.
-- `to_remind`: the asker orders a reminder, or its text is in their own words; whoever else is to be
-  reminded is named, or the asker speaks of all who are here ("remind us").
-- `to_schedule`: the question is a part of this message, word for word, and orders nothing that
-  needs a right: cut out of its sentence it may mean something else.
-- `to_send`: the asker has named the channel, which of a scheduled job is its prompt.
-- `to_open`: the address, as the asker or a result of this turn has it.
-
-A rule returns why a call must not run, with what the asker can write, or "". Other tools with
-effects are governed by `needs` alone.
+person has said, by the rule that the tool names in its option `asked`. A rule returns why the call
+must not run, with what the asker can write, or "". Other tools with effects are governed by `needs`
+alone.
 """
 
 from __future__ import annotations
@@ -139,7 +125,8 @@ def to_operate(*acts: str) -> Rule:
 
 
 def to_forget(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker orders to forget the fact; for all of them with exactly "forget all"."""
+    """The asker orders to forget the fact, which may be named by any of its words if a tool has
+    listed it in this turn; for all of them with exactly "forget all"."""
     scope = given["scope"]
     if scope.strip().lower() == "all":
         is_asked = any(text.strip(" .!").lower() == "forget all" for text in said.now)
@@ -160,7 +147,8 @@ def to_unlearn(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_cancel(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker orders to cancel the reminder of this number, or one of the listed reminders."""
+    """The asker orders to cancel the reminder of this number, or one that a tool has listed in this
+    turn: named by any of its words, or chosen by the model for "cancel my last one"."""
     number = re.compile(rf"(?<!\w){given['number']}(?!\w)")
     line = said.listed_line(f"{given['number']}: ")
     is_asked = any(
@@ -178,7 +166,8 @@ def to_remember(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_remind(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker orders it or has said what they are reminded of, and has named the others."""
+    """The asker orders it or has said what they are reminded of in their own words, and has named
+    the others or speaks of all who are here ("remind us")."""
     others = (nick for nick in given["who"] if nick.casefold() not in ("me", said.who.casefold()))
     unnamed = [nick for nick in others if not any(map(_mention(nick).search, said.now))]
     if unnamed and not any(map(speaks_of_all, said.now)):
@@ -188,7 +177,9 @@ def to_remind(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_schedule(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker has written the question, which will be asked with their rights."""
+    """The asker has written the question in this message, word for word, and it orders nothing that
+    needs a right, as it will be asked with theirs: cut out of its sentence it may mean something
+    else."""
     question = given["question"]
     if any(orders_in(question, f"{_KICK}|{_BAN}|{_DELETE}")) or _MODE.search(question):
         return "orders are scheduled by the command `schedule` only: tell them to write it"

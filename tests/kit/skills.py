@@ -16,4 +16,4 @@ async def whole_hint(
 ) -> str | None:
     """Return the hint that answers a question without a model, None if no skill has one."""
     matches = await registry.matching(question, allowed, context)
-    return next((match.hint for match in matches if match.is_whole), None)
+    return next((m.hint.text for m in matches if m.hint and m.hint.is_whole), None)

@@ -17,7 +17,7 @@ from llm.client.profile import CAPABLE, TINY
 from llm.reading.days import easter
 from llm.reading.reading import Reading
 from llm.skills.calculator.sums import ExpressionError, evaluate
-from llm.skills.hint import HintContext
+from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.registry import SkillRegistry
 from llm.skills.world_clock import zone_name
 from tests.kit.skills import whole_hint
@@ -79,7 +79,7 @@ async def test_a_sum_in_a_longer_question_helps_and_does_not_settle_it(
     question: str, hint: str
 ) -> None:
     [match] = await shelf().matching(question, None)
-    assert (match.hint, match.is_whole) == (hint, False)
+    assert match.hint == WorkedOut(hint)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ async def test_a_capable_model_is_asked_what_an_unquoted_text_may_hold(
 ) -> None:
     context = HintContext(NOW, VIENNA, Reading(question, {kind: 1.0}))
     matches = await shelf().matching(question, None, context)
-    (match,) = [match for match in matches if match.is_whole]
-    assert TINY.may_shortcut(match.free)
-    assert CAPABLE.may_shortcut(match.free) is not is_asked
+    (free,) = [match.hint.free for match in matches if match.hint and match.hint.is_whole]
+    assert TINY.may_shortcut(free)
+    assert CAPABLE.may_shortcut(free) is not is_asked
 
 
 @pytest.mark.parametrize(

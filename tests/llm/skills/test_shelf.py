@@ -19,7 +19,7 @@ from llm.reading.reading import Reading
 from llm.skills.calculator import calculate, convert_unit
 from llm.skills.calculator.sums import ExpressionError, evaluate
 from llm.skills.dice import roll_dice
-from llm.skills.hint import HintContext
+from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.registry import MAX_QUESTION_LENGTH, TEACH, SkillRegistry, TeachingTools, lessons
 from llm.skills.world_clock import TimeTools, days_between
 from llm.tools.consent import Asker
@@ -135,7 +135,7 @@ async def count_frogs() -> int:
     registry = SkillRegistry.read(tmp_path, EMPTY)
     assert not registry.errors
     [match] = await registry.matching("how many are there?", ["frogs"])
-    assert (match.hint, match.is_whole) == ("seven", False)
+    assert match.hint == WorkedOut("seven")
     assert await whole_hint(registry, "how many are there?", HintContext(NOON)) is None
     result = await Toolbox.from_owners(*match.skill.tools).call("count_frogs", "{}", 5)
     assert "\n7\n" in result.text
@@ -215,7 +215,7 @@ async def test_a_skill_that_breaks_stays_as_it_was_and_a_mended_one_comes_back(
     assert "frogs" in broken.errors
     (path / "extra.py").write_text("async def hint(question):\n    return 'two'\n")
     [match] = await SkillRegistry.read(tmp_path, broken).matching("frog", ["frogs"])
-    assert match.hint == "two"
+    assert match.hint == WorkedOut("two")
 
 
 async def test_a_hint_that_fails_or_dawdles_says_nothing(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ async def test_a_hint_that_fails_or_dawdles_says_nothing(tmp_path: Path) -> None
     skill(tmp_path, "slow", python=slow)
     registry = SkillRegistry.read(tmp_path, EMPTY)
     matches = await registry.matching("frog", ["failing", "slow"])
-    assert [(match.skill.name, match.hint) for match in matches] == [("failing", ""), ("slow", "")]
+    assert {match.skill.name: match.hint for match in matches} == {"failing": None, "slow": None}
 
 
 async def test_what_people_teach_is_kept_for_their_room(table: SkillTable) -> None:
