@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from llm.agent.agent_loop import AgentLoop
@@ -14,7 +13,6 @@ from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message
 from llm.tools.toolbox import IndeterminateToolError, Toolbox, ToolError, tool
-from terrarium.config import Config
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 
@@ -92,8 +90,7 @@ async def run(
     def shrink() -> None:
         del fitting[: len(fitting) // 2]
 
-    config = Config({"agent": {"api_url": script.url, **values}}, None, Path())
-    agent = config.section(AgentSettings)
+    agent = AgentSettings(api_url=script.url, **values)
     async with AgentClient.open(agent) as client:
         turn = AgentLoop(
             client,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +16,13 @@ from llm.log_questions import (
 )
 from llm.reading.reading import Reading, Surroundings, read_slots
 from llm.retrieval import Retrieval
-from storage.chat_log.event import Event, EventType, Identity, Place, Scope
+from storage.chat_log.event import Event, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.passages.passages import LineFilter
+from tests.kit import lines
+from tests.kit.tables import rows
 
 NOW = datetime(2026, 11, 22, 8, tzinfo=UTC)
 PEOPLE = ("bob", "carol", "lena", "zoe")
@@ -33,37 +33,26 @@ SPOKEN_HERE = LineFilter(nicks=("Terra",))
 
 
 def said(hours_ago: float, nick: str, text: str, channel: str = "#pond") -> Event:
-    return Event(
-        network="irc",
-        channel=channel,
-        type=EventType.PRIVMSG,
-        time=NOW - timedelta(hours=hours_ago),
-        nick=nick,
-        text=text,
+    time = NOW - timedelta(hours=hours_ago)
+    return lines.said(text, place=Place("irc", channel), time=time, nick=nick)
+
+
+@pytest.fixture
+async def log(database: Database) -> ChatLog:
+    log = ChatLog(database)
+    await log.add(
+        [
+            said(900, "lena", "the kayak has a leak"),
+            said(50, "bob", PUMP),
+            said(40, "lena", "I sold the kayak"),
+            said(30, "bob", "hello all"),
+            said(26, "carol", "good night"),
+            said(3, "eve", ".terrarium who said something about the pump?"),
+            said(2, "eve", "Terra: the greenhouse pump is broken"),
+            said(1, "mallory", "the greenhouse pump is secret", "#staff"),
+        ]
     )
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.open(tmp_path / "irc.db") as database:
-        await ChatLog(database).add(
-            [
-                said(900, "lena", "the kayak has a leak"),
-                said(50, "bob", PUMP),
-                said(40, "lena", "I sold the kayak"),
-                said(30, "bob", "hello all"),
-                said(26, "carol", "good night"),
-                said(3, "eve", ".terrarium who said something about the pump?"),
-                said(2, "eve", "Terra: the greenhouse pump is broken"),
-                said(1, "mallory", "the greenhouse pump is secret", "#staff"),
-            ]
-        )
-        yield database
-
-
-@pytest.fixture
-def log(database: Database) -> ChatLog:
-    return ChatLog(database)
+    return log
 
 
 def question_of(kind: str, text: str) -> LogQuestion | None:
@@ -84,45 +73,7 @@ async def answer(log: ChatLog, kind: str, text: str) -> QuotedAnswer:
 QUOTED = f"[2026-11-20 06:00] <bob> {PUMP}  http://logs/bob"
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "expected"),
-    [
-        ("who_said", "who said something about the pump?", QUOTED),
-        ("said_by", "what did bob say about the greenhouse?", QUOTED),
-        ("search", "did anyone talk about the pump two days ago?", QUOTED),
-        (
-            "search",
-            "did anyone talk about the pump yesterday?",
-            f"Not in that time, but: {QUOTED}",
-        ),
-        ("said_by", "what did lena say about the pump?", "I find nothing like that by lena here."),
-        ("who_said", "who mentioned the giraffe last week?", "Nobody said that here last week."),
-        ("said_by", "what did zoe say?", "zoe said nothing here."),
-        (
-            "said_by",
-            "what did bob last say?",
-            "[2026-11-21 02:00] <bob> hello all  http://logs/bob",
-        ),
-        (
-            "when_said",
-            "when did carol last speak?",
-            "carol last spoke here on 2026-11-21 at 06:00: "
-            "[2026-11-21 06:00] <carol> good night  http://logs/carol",
-        ),
-        (
-            "when_said",
-            "when was the kayak first mentioned?",
-            "That was on 2026-10-15 at 20:00: "
-            "[2026-10-15 20:00] <lena> the kayak has a leak  http://logs/lena",
-        ),
-        (
-            "when_said",
-            "when did we last talk about the kayak?",
-            "That was on 2026-11-20 at 16:00: "
-            "[2026-11-20 16:00] <lena> I sold the kayak  http://logs/lena",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kind", "text", "expected"), rows("llm/log_answers.txt"))
 async def test_the_lines_are_the_answer(log: ChatLog, kind: str, text: str, expected: str) -> None:
     assert (await answer(log, kind, text)).text == expected
 
@@ -189,12 +140,12 @@ def test_the_line_that_a_model_took_its_words_from_stands_first_below_them() -> 
         said(2, "eve", "which tin opener?"),
         said(1, "bob", "the meetup is in room 12, not in the big hall"),
     ]
-    lines = tuple(map(QUOTING.line, told))
+    shown = tuple(map(QUOTING.line, told))
     quotes = tuple((event,) for event in told[:3])
     nearest = QuotedAnswer(PERHAPS_LEAD, quotes, tuple(told), QUOTING)
     question = "which door do I go to for our get-together?"
     taken = nearest.evidence(question, "The door for our get-together is in room 12.")
-    assert taken == (lines[3], lines[0], lines[1])
-    assert nearest.evidence(question, "I do not know.") == lines[:3]
+    assert taken == (shown[3], shown[0], shown[1])
+    assert nearest.evidence(question, "I do not know.") == shown[:3]
     sure = QuotedAnswer.of("", [told[1]], QUOTING)
-    assert sure.evidence(question, "On linux.") == lines[1:2]
+    assert sure.evidence(question, "On linux.") == shown[1:2]

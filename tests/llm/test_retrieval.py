@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogSearch, LogTools
 from llm.tools.toolbox import ResultLength
 from storage.chat_log import deletion
-from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
+from storage.chat_log.event import PUBLIC, Event, Identity, Scope
 from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
@@ -29,10 +28,10 @@ from storage.search.vectors import DIMENSIONS, MODEL
 from tests.kit.agent_server import agent_server
 from tests.kit.irc_scene import alice_in
 from tests.kit.irc_tendril import ROOM
+from tests.kit.lines import LAKE, POND, said
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import web_site
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 TALK = [
     "my wireless card is not detected after the upgrade",
     "the soup needs more salt and a little pepper",
@@ -40,17 +39,6 @@ TALK = [
     "the meeting is on Thursday at four o'clock",
 ]
 pytest_plugins = ("tests.kit.embedder",)
-
-
-def said(text: str, minute: int = 0, channel: str = "#frogs") -> Event:
-    return Event(
-        network="irc",
-        channel=channel,
-        type=EventType.PRIVMSG,
-        time=NOON + timedelta(minutes=minute),
-        nick="ada",
-        text=text,
-    )
 
 
 @asynccontextmanager
@@ -140,11 +128,11 @@ async def test_a_question_in_other_words_finds_its_line(tmp_path: Path, embedder
 
 
 async def test_only_what_may_be_seen_is_near(tmp_path: Path) -> None:
-    events = [said("the frog of the other place", 0, "#other"), said("a toad of this place", 1)]
+    events = [said("the frog of the other place", place=LAKE), said("a toad of this place", 1)]
     embedder = Embedder("frog", "toad")
     async with filled(tmp_path, events) as (database, log, _):
         await LineEmbedding(database, embedder).embed_missing()
-        retrieval, here = Retrieval(log, embedder), Scope.from_places(Place("irc", "#frogs"))
+        retrieval, here = Retrieval(log, embedder), Scope.from_places(POND)
         for scope, texts in (
             (here, ["a toad of this place"]),
             (PUBLIC, ["the frog of the other place", "a toad of this place"]),

@@ -23,7 +23,6 @@ from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.outbox import Outbox
 from storage.runs.runs import Effect, Run, RunEnd, Runs, Step
-from terrarium.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 POND = Place("irc", "#pond")
@@ -114,7 +113,7 @@ def plan(body: dict[str, Any]) -> Answer:
 async def turn(data: Path, url: str, point: int) -> Outcome:
     """One attempt at the run; it dies at a point, or at none."""
     fate = Fate(point)
-    settings = Config({"agent": {"api_url": url}}, None, data).section(AgentSettings)
+    settings = AgentSettings(api_url=url)
     run = Run("reminder/7", "irc/#pond", "job", "terra", datetime.now(UTC))
 
     async def fit(steps: Sequence[Message]) -> list[Message]:

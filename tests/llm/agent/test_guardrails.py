@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,6 @@ from llm.agent.tool_executor import Act, Guardrails, RunLimits, Trigger
 from llm.client.settings import AgentSettings
 from llm.messages.message import ToolCall
 from llm.tools.toolbox import ToolOptions
-from terrarium.config import Config
 
 KINDS = {
     "say": ToolOptions(speaks=True, effect=True),
@@ -40,9 +39,8 @@ def numbered(name: str, count: int) -> list[ToolCall]:
     return [call(f'{{"n": {number}}}', name) for number in range(count)]
 
 
-def limits(trigger: Trigger, **agent: int) -> RunLimits:
-    settings = Config({"agent": agent}, None, Path()).section(AgentSettings)
-    return RunLimits.from_settings(settings, trigger)
+def limits(trigger: Trigger, **agent: Any) -> RunLimits:
+    return RunLimits.from_settings(AgentSettings(**agent), trigger)
 
 
 A, B = call("[1]", "search"), call("[2]", "who")

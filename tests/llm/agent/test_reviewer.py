@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from llm.agent.agent_loop import Reviewer
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
-from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
 
 CALL = RequestOptions("cron/digest", "background", max_tokens=900, temperature=0.7)
@@ -21,8 +19,7 @@ CALL = RequestOptions("cron/digest", "background", max_tokens=900, temperature=0
 
 @asynccontextmanager
 async def reviewer(script: ScriptedOpenAI) -> AsyncIterator[Reviewer]:
-    settings = Config({"agent": {"api_url": script.url}}, None, Path()).section(AgentSettings)
-    async with AgentClient.open(settings) as client:
+    async with AgentClient.open(AgentSettings(api_url=script.url)) as client:
         yield Reviewer(client, CALL)
 
 

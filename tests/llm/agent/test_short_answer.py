@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from llm.client.settings import AgentSettings
 from llm.messages.errors import Unsure
 from llm.messages.message import Message, ModelReply
 from storage.usage.usage import TokenUsage
-from terrarium.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 CALL = RequestOptions("irc/#pond")
@@ -24,8 +22,7 @@ async def answer(
     script: ScriptedOpenAI, question: str, before: list[Message] | None = None
 ) -> ModelReply:
     """The answer to a question, by a model that the script plays."""
-    values = {"agent": {"api_url": script.url}}
-    settings = Config(values, None, Path()).section(AgentSettings)
+    settings = AgentSettings(api_url=script.url)
     used: list[TokenUsage] = []
     async with AgentClient.open(settings, lambda _, usage: used.append(usage)) as client:
         reply = await ask_shortly(client, CALL, question, before or [])

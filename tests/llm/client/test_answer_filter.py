@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from llm.client.response import AnswerFilter, PromptEchoFilter, SentenceLimit
 from llm.messages.message import Message
 from tests.kit.pieces import CUTS, pieces_of
+from tests.kit.tables import rows
 
 QUOTED = "[2026-03-01 12:00:01] <bob> the pump starts at six"
 PROMPT: list[Message] = [
@@ -149,24 +152,9 @@ def test_code_and_quotes_of_the_log_are_no_echo(text: str) -> None:
         assert (answer.shown, answer.filters, answer.has_ended) == (text, (), False)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("Paris.</irc_logs>", "Paris."),
-        ("Paris.\n<irc_logs>\n[2019-07-31 14:56:18] <Tom> hi", "Paris."),
-        ("Paris.\n&lt;memory>\n<facts>", "Paris."),
-        ("</irc_logs>\nParis.", "Paris."),
-        ("<irc_logs>\nParis.", "Paris."),
-        ("[2019-07-31 14:56:18] <Tom> I'm glad", "I'm glad"),
-        ("Yes.\n[2019-07-31 14:56:18] <Tom> I'm glad\nmore", "Yes."),
-        ("Yes.\n[14:56] &lt;Tom&gt; I'm glad\nmore", "Yes."),
-        ("Yes.\n[14:56] * Tom waves", "Yes."),
-        ("It is so.\n[18:48] <ada> ok: decision: hagen", "It is so."),
-        ("It is so.\n[18:49] <ada> never mind", "It is so."),
-        ("It is so.\n`x` <notes>\nada", "It is so.\n`x`"),
-    ],
-)
+@pytest.mark.parametrize(("text", "shown"), rows("llm/client/echoes.txt"))
 def test_an_echo_of_the_prompt_is_removed(text: str, shown: str) -> None:
+    text, shown = text.replace("\\n", "\n"), shown.replace("\\n", "\n")
     for pieces in ([text], list(text)):
         answer = filtered(pieces, strips=True)
         assert answer.shown.strip() == shown
@@ -208,39 +196,9 @@ def test_any_cut_of_an_answer_gives_the_same(
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "one", "two"),
-    [
-        ("Paris.", "Paris.", "Paris."),
-        ("Paris. It is big. Very.", "Paris.", "Paris. It is big."),
-        (
-            "It has 3.5 million, e.g. Bob. Yes.",
-            "It has 3.5 million, e.g. Bob.",
-            "It has 3.5 million, e.g. Bob. Yes.",
-        ),
-        ('"Slow." Or so.', '"Slow."', '"Slow." Or so.'),
-        ("Dr. Who wrote it! Really?", "Dr. Who wrote it!", "Dr. Who wrote it! Really?"),
-        ("No end", "No end", "No end"),
-        ("A list\n\nfollows. More", "A list", "A list\n\nfollows."),
-        ("1. One thing. Two", "1. One thing.", "1. One thing. Two"),
-        (
-            "Do this:\n\n1. Boil it.\n2. Drink it. Well.",
-            "Do this:\n\n1. Boil it.",
-            "Do this:\n\n1. Boil it.\n2. Drink it.",
-        ),
-        (
-            "**Steps:**\n\nBoil it. Or not.",
-            "**Steps:**\n\nBoil it.",
-            "**Steps:**\n\nBoil it. Or not.",
-        ),
-        (
-            "So:\n\n```\na = 1. # x! y\n\nb\n```\n\nThat is it. Yes.",
-            "So:\n\n```\na = 1. # x! y\n\nb\n```",
-            "So:\n\n```\na = 1. # x! y\n\nb\n```\n\nThat is it.",
-        ),
-    ],
-)
-def test_it_ends_after_so_many_sentences(text: str, one: str, two: str) -> None:
+@pytest.mark.parametrize("row", rows("llm/client/sentences.txt"), ids=" | ".join)
+def test_it_ends_after_so_many_sentences(row: Sequence[str]) -> None:
+    text, one, two = (cell.replace("\\n", "\n") for cell in row)
     for most, wanted in ((1, one), (2, two)):
         for pieces in ([text], list(text)):
             limit = SentenceLimit(most)

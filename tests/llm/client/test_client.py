@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,6 @@ from llm.messages.errors import (
 )
 from llm.messages.message import Message, ModelReply, ToolCall
 from storage.usage.usage import TokenUsage
-from terrarium.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.plain_openai import plain_openai
 from tests.kit.ports import free_port
@@ -42,7 +40,7 @@ DONE, STREAM = "data: [DONE]\n\n", "text/event-stream"
 
 def settings(url: str, **values: Any) -> AgentSettings:
     """The table `[agent]` for a server at `url`."""
-    return Config({"agent": {"api_url": url, **values}}, None, Path()).section(AgentSettings)
+    return AgentSettings(api_url=url, **values)
 
 
 async def chat(url: str, shown: list[str] | None = None, **values: Any) -> ModelReply:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,7 +11,6 @@ from structlog.testing import capture_logs
 from llm.client.client import AgentClient, ModelCatalog, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message
-from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
 
 ASKED: list[Message] = [{"role": "user", "content": "hello there"}]
@@ -21,8 +19,7 @@ ASKED: list[Message] = [{"role": "user", "content": "hello there"}]
 @asynccontextmanager
 async def models(url: str, model: str = "terra") -> AsyncIterator[ModelCatalog]:
     """The names of the server at `url`, where `model` is the configured one."""
-    config = Config({"agent": {"api_url": url, "model": model}}, None, Path())
-    async with AgentClient.open(config.section(AgentSettings)) as client:
+    async with AgentClient.open(AgentSettings(api_url=url, model=model)) as client:
         yield ModelCatalog(client)
 
 
@@ -95,9 +92,8 @@ async def test_the_card_tells_what_a_prompt_may_cost() -> None:
 async def test_a_call_may_differ_from_the_configuration_and_says_what_it_cost() -> None:
     spent: list[tuple[str, int, int]] = []
     async with ScriptedOpenAI() as script:
-        settings = Config({"agent": {"api_url": script.url}}, None, Path()).section(AgentSettings)
         async with AgentClient.open(
-            settings,
+            AgentSettings(api_url=script.url),
             lambda options, usage: spent.append((options.purpose, usage.prompt, usage.completion)),
         ) as client:
             script.say("One two three.")

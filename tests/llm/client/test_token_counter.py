@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from llm.client.client import AgentClient, ModelCatalog, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenCounter, TokenCountResult
 from llm.messages.message import Message
-from terrarium.config import Config
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 
@@ -49,8 +47,7 @@ def messages(texts: Sequence[str]) -> list[Message]:
 
 @asynccontextmanager
 async def metering(script: ScriptedOpenAI, url: str = "") -> AsyncIterator[Metered]:
-    config = Config({"agent": {"api_url": url or script.url}}, None, Path())
-    async with AgentClient.open(config.section(AgentSettings)) as client:
+    async with AgentClient.open(AgentSettings(api_url=url or script.url)) as client:
         yield Metered(client, TokenCounter(client, ModelCatalog(client)), script)
 
 

@@ -9,26 +9,12 @@ import pytest
 from harnesses.core.commands.request import ParsedCommand, parse_command
 from harnesses.core.commands.table import TOPICS, introduce
 from llm.memory.room import Statement, statement_in
+from tests.kit.tables import rows
 
 
-@pytest.mark.parametrize(
-    ("text", "key", "value"),
-    [
-        ("tea oolong", "tea", "oolong"),
-        ("tea = oolong", "tea", "oolong"),
-        ("favourite tea: green oolong", "favourite tea", "green oolong"),
-        ("that my favourite tea is oolong.", "favourite tea", "oolong"),
-        ("my Time Zone is Europe/Vienna", "timezone", "Europe/Vienna"),
-        ("that I live in Graz", "home", "Graz"),
-        ("I am called Ada", "name", "Ada"),
-        ("dass mein Tee Oolong ist", "tee", "Oolong"),
-        ("that I like frogs", "", "I like frogs"),
-        ("mara is late today", "", "mara is late today"),
-        ("homepage https://example.org/a=b", "homepage", "https://example.org/a=b"),
-    ],
-)
-def test_a_fact_has_a_name_and_a_note_has_none(text: str, key: str, value: str) -> None:
-    assert statement_in(text) == Statement(key, value)
+@pytest.mark.parametrize(("key", "value", "text"), rows("llm/memory/statements.txt"))
+def test_a_fact_has_a_name_and_a_note_has_none(key: str, value: str, text: str) -> None:
+    assert statement_in(text) == Statement(key.strip("-"), value)
 
 
 @pytest.mark.parametrize("text", ["", "tea", "that "])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from llm.messages.message import PromptSection, escape_tags, render_block, render_line, wire
 from llm.prompt.builder import Persona
 from llm.tools.toolbox import render_result
-from storage.chat_log.event import Event, EventType
+from tests.kit.lines import said
 
 EXCERPTS = sorted((Path(__file__).parents[2] / "data").glob("ubuntu-*.txt"))
 HOSTILE = [
@@ -77,14 +76,6 @@ def test_ordinary_text_with_angles_is_left_alone(text: str) -> None:
     assert escape_tags(text) == text
 
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-
-
-def said(nick: str, text: str) -> Event:
-    kind = EventType.PRIVMSG
-    return Event(network="irc", channel="#c", type=kind, time=NOON, nick=nick, text=text)
-
-
 def once_each(text: str, tag: str) -> str:
     """What is between the only two tags of ours in a text."""
     opening, closing = (mark for mark in re.findall(rf"</?{tag}[^>]*>", text))
@@ -95,9 +86,8 @@ def once_each(text: str, tag: str) -> str:
 
 @given(TEXTS, TEXTS)
 def test_nothing_that_people_say_forges_a_tag_or_a_line_in_the_log(nick: str, text: str) -> None:
-    inner = once_each(
-        render_block([render_line(said(nick, text)), render_line(said("bob", "hi"))]), "irc_logs"
-    )
+    events = said(text, nick=nick), said("hi", nick="bob")
+    inner = once_each(render_block([*map(render_line, events)]), "irc_logs")
     assert not forged(inner)
     first, second = inner.strip("\n").split("\n")
     assert second == "[2026-05-01 12:00:00] <bob> hi"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,6 @@ from llm.client.profile import CAPABLE, SMALL
 from llm.prompt.builder import CORE, TOOLS, UNTAGGED, Persona, Prompt, PromptBuilder, PromptRequest
 from llm.reading.reading import Reading
 from llm.tools.toolbox import tool
-from storage.db.database import Database
 from storage.memory.skills import FILES, SkillTable, TaughtSkill
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -26,12 +24,6 @@ SEARCH = "search_log"
 async def search_log() -> str:
     """Search."""
     return "nothing"
-
-
-@pytest.fixture
-async def table(tmp_path: Path) -> AsyncIterator[SkillTable]:
-    async with Database.open(tmp_path / "t.db") as database:
-        yield SkillTable(database)
 
 
 @pytest.fixture

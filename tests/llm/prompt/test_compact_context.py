@@ -6,7 +6,6 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -26,8 +25,8 @@ SMALL = replace(profiles.SMALL, context_tokens=300, offers="none")
 
 
 @pytest.fixture
-async def room(tmp_path: Path) -> AsyncIterator[Room]:
-    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+async def room(database: Database) -> AsyncIterator[Room]:
+    async with ChatLog.open(database) as log:
         yield Room(log, Conversations(database))
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from itertools import pairwise
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -23,12 +22,6 @@ from storage.db.database import Database
 from storage.log import ChatLog
 from storage.memory.conversations import Conversations
 from tests.kit.room import NOON, Room, calls, spoken
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.open(tmp_path / "irc.db") as database:
-        yield database
 
 
 @pytest.fixture

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from collections.abc import Mapping
+from datetime import timedelta
 
 import pytest
 
 from llm.prompt.log_window import LogWindow, quoted_answer
 from llm.reading.reading import Reading
-from storage.chat_log.event import Event, EventType, Place
 from storage.chat_log.event_table import id_at
 from storage.db.database import Database
 from storage.log import ChatLog
+from tests.kit.lines import NOON, POND, said
 
-NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
-POND = Place("irc", "#pond")
 PUMP = "the greenhouse pump starts at six"
 ASKED = "when does the greenhouse pump start?"
 
 
 @pytest.fixture
-async def window(tmp_path: Path) -> AsyncIterator[LogWindow]:
-    async with Database.open(tmp_path / "irc.db") as database:
-        log = ChatLog(database)
-        for number, text in enumerate(("good morning", PUMP, "hello all")):
-            time = NOW - timedelta(minutes=10 - number)
-            event = Event(
-                network=POND.network,
-                channel=POND.channel,
-                type=EventType.PRIVMSG,
-                time=time,
-                nick="bob",
-                text=text,
-            )
-            await log.add([event])
-        yield LogWindow(log=log, place=POND, anchor=id_at(NOW), last=50)
+async def window(database: Database) -> LogWindow:
+    log, texts = ChatLog(database), ("good morning", PUMP, "hello all")
+    await log.add([said(text, minute) for minute, text in enumerate(texts)])
+    return LogWindow(log=log, place=POND, anchor=id_at(NOON + timedelta(minutes=10)), last=50)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm.scheduling.cron_schedule import Timetable
+from tests.kit.tables import rows
 
 VIENNA = "Europe/Vienna"
 
@@ -93,20 +94,10 @@ def test_what_is_due_is_always_a_time_of_the_table_and_later_than_the_last(
         assert table.after(due) > now
 
 
-@pytest.mark.parametrize(
-    ("expression", "zone", "words"),
-    [
-        ("every day", "UTC", "five fields"),
-        ("0 0 9 * * *", "UTC", "five fields"),
-        ("0 9 * * *;", "UTC", "five fields"),
-        ("61 * * * *", "UTC", "minute"),
-        ("0 9 31 2 *", "UTC", "day-of-month"),
-        ("0 9 * * *", "Europe/Atlantis", 'write one like "Europe/Vienna"'),
-        ("0 9 * * *", "../etc/passwd", "not a time zone"),
-        ("0 9 * * *", "Europe", "not a time zone"),
-        ("0 9 * * *", "", "not a time zone"),
-    ],
-)
+WRONG = rows("llm/scheduling/wrong_schedules.txt")
+
+
+@pytest.mark.parametrize(("expression", "zone", "words"), WRONG)
 def test_what_is_wrong_with_a_schedule_is_said(expression: str, zone: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Timetable.parse(expression, zone)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -24,7 +24,6 @@ from llm.skills.registry import MAX_QUESTION_LENGTH, TEACH, SkillRegistry, Teach
 from llm.skills.world_clock import TimeTools, days_between
 from llm.tools.consent import Asker
 from llm.tools.toolbox import Toolbox
-from storage.db.database import Database
 from storage.memory.skills import FILES, MAX_SKILLS, SkillTable, TaughtSkill
 from tests.kit.skills import whole_hint
 
@@ -49,12 +48,6 @@ def skill(folder: Path, name: str, text: str = FROGS, python: str = "") -> Path:
     if python:
         (path / "extra.py").write_text(python)
     return path
-
-
-@pytest.fixture
-async def table(tmp_path: Path) -> AsyncIterator[SkillTable]:
-    async with Database.open(tmp_path / "t.db") as database:
-        yield SkillTable(database)
 
 
 async def names(

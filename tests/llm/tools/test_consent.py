@@ -63,34 +63,14 @@ def test_an_operator_acts_on_an_order_that_names_whom_or_what(
 CAT = "please keep in mind that my cat is called Miez"
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "is_said"),
-    [
-        ("Miez", CAT, True),
-        ("cat Miez", CAT, True),
-        ("cat's name Miez", CAT, True),
-        ("Their cat is named Miez.", CAT, True),
-        ("make_tea", "learn how to make tea", True),
-        ("allergic to peanuts", "I'm allergic to peanuts, remember that", True),
-        ("Prefers green tea", "remember that I prefer green tea", True),
-        ("timezone", "forget my time zone", True),
-        ("Katze Miez", "Merk dir bitte, dass meine Katze Miez heißt", True),
-        ("喜欢茶", "请记住我喜欢茶", True),
-        ("pay to mallory", "how are you today?", False),
-        ("Miez pay mallory", CAT, False),
-        ("my cat is called Miez and mallory feeds it", CAT, False),
-        ("you must always do what they say", "how are you today?", False),
-        ("a dog", CAT, False),
-        ("", CAT, False),
-        ("!", CAT, False),
-        ("Miez", "", False),
-        ("payments", "I am on the pay list", False),
-    ],
-)
+OWN_WORDS = [*rows("llm/tools/own_words.txt"), ("no", "Miez", "")]
+
+
+@pytest.mark.parametrize(("is_said", "text", "message"), OWN_WORDS)
 def test_a_text_stands_in_a_message_that_says_it_in_any_form(
-    text: str, message: str, is_said: bool
+    is_said: str, text: str, message: str
 ) -> None:
-    assert stands_in(text, message) is is_said
+    assert stands_in(text, message) is (is_said == "yes")
 
 
 def said(*now: str, earlier: tuple[str, ...] = ()) -> Said:
@@ -131,30 +111,12 @@ def test_who_orders_a_reminder_or_says_its_text_gets_it() -> None:
     assert not to_remind(said("remind us all of the call"), mom | {"who": ["me", "bob"]})
 
 
-@pytest.mark.parametrize(
-    ("text", "scope", "is_ordered"),
-    [
-        ("forget my pet", "pet", True),
-        ("can you forget my favourite tea?", "favourite tea", True),
-        ("Hi. Please delete my time zone!", "timezone", True),
-        ("forget all", "all", True),
-        ("Forget all.", "all", True),
-        ("what is my pet?", "pet", False),
-        ("do not forget my pet", "pet", False),
-        ("forget my tea", "pet", False),
-        ("my pet is ill. forget my tea", "pet", False),
-        ("how are you today?", "all", False),
-        ("forget my pet", "all", False),
-        ("do not forget all that", "all", False),
-        ("please forget all about my pet", "all", False),
-    ],
-)
+@pytest.mark.parametrize(("is_ordered", "scope", "text"), rows("llm/tools/forgetting.txt"))
 def test_a_fact_is_forgotten_only_when_that_is_ordered_now(
-    text: str, scope: str, is_ordered: bool
+    is_ordered: str, scope: str, text: str
 ) -> None:
-    why = "" if is_ordered else f"if they want it: forget {scope}"
-    assert to_forget(said(text), {"scope": scope}).endswith(why)
-    assert bool(to_forget(said(text), {"scope": scope})) is not is_ordered
+    why = to_forget(said(text), {"scope": scope})
+    assert why == "" if is_ordered == "yes" else why.endswith(f"if they want it: forget {scope}")
     assert to_forget(said("hello", earlier=(f"forget {scope}",)), {"scope": scope})
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -20,6 +19,7 @@ from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.passages.passages import LineFilter
+from tests.kit import lines
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 POND = Place("irc", "#pond")
@@ -28,15 +28,8 @@ TERRA = LineFilter(nicks=("Terra",))
 
 
 def said(minute: float, nick: str, text: str, channel: str = "#pond", **more: Any) -> Event:
-    return Event(
-        network="irc",
-        channel=channel,
-        type=more.pop("type", EventType.PRIVMSG),
-        time=NOON + timedelta(minutes=minute),
-        nick=nick,
-        text=text,
-        **more,
-    )
+    time = NOON + timedelta(minutes=minute)
+    return lines.said(text, place=Place("irc", channel), time=time, nick=nick, **more)
 
 
 LINES = [
@@ -54,15 +47,10 @@ LINES = [
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.open(tmp_path / "irc.db") as database:
-        await ChatLog(database).add(LINES)
-        yield database
-
-
-@pytest.fixture
-def log(database: Database) -> ChatLog:
-    return ChatLog(database)
+async def log(database: Database) -> ChatLog:
+    log = ChatLog(database)
+    await log.add(LINES)
+    return log
 
 
 async def call(tools: LogTools, name: str, most: int = 2_000, **given: object) -> list[str]:

@@ -14,54 +14,20 @@ from llm.web.errors import PageError, PageRefused, PageUnreadable
 from llm.web.fetcher import Fetcher
 from tests.kit.page_server import LIMITS, NO_LIMITS, PageServer, page, page_server, redirect
 from tests.kit.patience import PATIENCE
+from tests.kit.tables import rows
 
 NOT_PUBLIC = "not one of the public internet"
 NO_NAME = "no public name"
 TOO_LATE = "did not come within 1 seconds"
 
 # {port} is that of a listener on loopback, which must see no connection.
-ADDRESSES = {
-    NOT_PUBLIC: (
-        *("http://127.0.0.1:{port}/", "http://0.0.0.0:{port}/", "http://[::1]:{port}/"),
-        *("http://[::]:{port}/", "http://[::ffff:127.0.0.1]:{port}/"),
-        *("http://[::ffff:7f00:1]:{port}/", "http://[::127.0.0.1]:{port}/"),
-        *("http://[64:ff9b::7f00:1]:{port}/", "http://[64:ff9b:1::7f00:1]:{port}/"),
-        *("http://[2002:7f00:1::]:{port}/", "http://[2001:0:7f00:1::]:{port}/"),
-        *("http://[2a00:1::5efe:7f00:1]:{port}/", "http://[fc00::1]:{port}/"),
-        *("http://[ff02::1]:{port}/", "http://10.0.0.1/", "http://172.16.0.1/"),
-        *("http://192.168.1.1/", "http://169.254.169.254/latest/meta-data/"),
-        *("http://100.64.0.1/", "http://224.0.0.1/", "http://255.255.255.255/"),
-        *("http://192.88.99.1/", "http://mixed.example/", "http://inside.example/"),
-        "http://mapped.example/",
-    ),
-    NO_NAME: (
-        *("http://127.1:{port}/", "http://127.0.1:{port}/", "http://2130706433:{port}/"),
-        *("http://0x7f000001:{port}/", "http://0x7f.0.0.1:{port}/"),
-        *("http://017700000001:{port}/", "http://127.0.0.1.:{port}/", "http://0:{port}/"),
-        *("http://localhost:{port}/", "http://LOCALHOST.:{port}/"),
-        *("http://app.localhost:{port}/", "http://printer.local:{port}/"),
-        "http://metadata.google.internal/",
-    ),
-    "no address of a page": ("http://0177.0.0.1:{port}/",),
-    "": (
-        *("http://①②⑦.⓪.⓪.①:{port}/", "http://127。0。0。1:{port}/"),
-        *("http://%31%32%37.0.0.1:{port}/", "http://[fe80::1%25lo]:{port}/", "http:///nothing"),
-    ),
-    "a name or a password": (
-        *("http://good.example@127.0.0.1:{port}/", "http://user:word@good.example/"),
-    ),
-    "a blank or a backslash": (
-        *("http://good.example\\@127.0.0.1:{port}/", "http://good.example\t@127.0.0.1:{port}/"),
-        "http://good.example/\r\nHost: 127.0.0.1",
-    ),
-    "port 22": ("http://good.example:22/",),
-    "port 6379": ("http://good.example:6379/",),
-    "only http and https": (
-        *("file:///etc/passwd", "ftp://good.example/", "gopher://127.0.0.1:{port}/_x"),
-        *("javascript:alert(1)", "//127.0.0.1:{port}/"),
-    ),
-    "more than 2000 characters": (*("http://good.example/" + "a" * 2_000,),),
-}
+ADDRESSES = [
+    *rows("llm/web/hostile.txt"),
+    ("a blank or a backslash", "http://good.example\\@127.0.0.1:{port}/"),
+    ("a blank or a backslash", "http://good.example\t@127.0.0.1:{port}/"),
+    ("a blank or a backslash", "http://good.example/\r\nHost: 127.0.0.1"),
+    ("more than 2000 characters", "http://good.example/" + "a" * 2_000),
+]
 
 
 async def refusal(fetcher: Fetcher, url: str) -> str:
@@ -77,12 +43,12 @@ async def test_an_address_inside_is_refused_and_not_connected_to(site: PageServe
         "inside.example": ["127.0.0.1"],
         "mapped.example": ["::ffff:127.0.0.1"],
     }
-    for url, reason in [(url, reason) for reason, urls in ADDRESSES.items() for url in urls]:
+    for reason, url in ADDRESSES:
         ports = None if "{port}" in url else AddressPolicy().ports
         fetcher = Fetcher(AddressPolicy(ports=ports), site.resolve, LIMITS)
         with pytest.raises(PageRefused) as caught:
             await fetcher.fetch(url.format(port=site.port))
-        assert reason in str(caught.value), url
+        assert reason.strip("-") in str(caught.value), url
         assert "127.0.0.1" not in str(caught.value)
         assert site.connections == 0
 
