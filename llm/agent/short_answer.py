@@ -15,7 +15,7 @@ from itertools import accumulate
 from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import RequestRejected, Unsure
 from llm.messages.message import Message, ModelReply
-from llm.prompt.compact_context import asked
+from llm.prompt.context_manager import asked
 from storage.passages.words import content_stems, tokens
 from storage.usage.usage import TokenUsage
 

@@ -328,6 +328,7 @@ class PromptMemory(BaseModel):
         )
 
 
+@dataclass(frozen=True, slots=True)
 class SharedMemory:
     """The shared working memory: what other rooms, of all tendrils whose stores are beside
     `database` (with SQLite in `data`), know that a question may use.
@@ -343,18 +344,17 @@ class SharedMemory:
     and on two networks if `[memory] people` says so.
     """
 
-    def __init__(
-        self, tendril: str, database: Database, data: Path, settings: MemorySettings
-    ) -> None:
-        self._tendril, self._database, self._data = tendril, database, data
-        self._settings = settings
+    tendril: str
+    database: Database
+    data: Path
+    settings: MemorySettings
 
     async def section(
         self, memory: RoomMemory, question: str, network: str, scope: Scope, *, private: bool
     ) -> PromptSection:
         """Return the section for a question in the room of `memory` by its person, who is on
         `network` and may read a scope; empty if there is nothing, or it cannot be read."""
-        budget = self._settings.shared_tokens * CHARACTERS_PER_TOKEN
+        budget = self.settings.shared_tokens * CHARACTERS_PER_TOKEN
         lines = []
         if budget:
             asker = self._identities(network, memory.person)
@@ -378,7 +378,7 @@ class SharedMemory:
     def _identities(self, network: str, person: str) -> frozenset[str]:
         """Return the names, NETWORK/PERSON, under which a person is known for sure."""
         name = f"{network}/{person}"
-        linked = {each for group in self._settings.people if name in group for each in group}
+        linked = {each for group in self.settings.people if name in group for each in group}
         # Anybody may have a nick, and a mask may be somebody else's tomorrow.
         return frozenset(linked | ({name} if person.startswith("~") else set()))
 
@@ -387,13 +387,11 @@ class SharedMemory:
     ) -> Sequence[tuple[str, Memory]]:
         """Return the facts of other rooms with the names of their stores; of other tendrils only if
         the scope or the person reaches beyond this network."""
-        found = [
-            (self._tendril, fact) for fact in await memory.memory.memories.outside(memory.room)
-        ]
+        found = [(self.tendril, fact) for fact in await memory.memory.memories.outside(memory.room)]
         networks = {place.network for place in scope.places or ()}
         networks |= {name.partition("/")[0] for name in asker}
         if scope.places is None or networks - {network}:
-            for store, address in (await self._database.neighbours(self._data)).items():
+            for store, address in (await self.database.neighbours(self.data)).items():
                 async with Database.open(address, read_only=True) as database:
                     facts = await Memories(database).outside(memory.room)
                 found += [(store, fact) for fact in facts]

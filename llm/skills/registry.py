@@ -114,12 +114,12 @@ class Match:
     hint: WorkedOut | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class SkillRegistry:
     """The usable skills by name, and the `errors` of the unusable ones."""
 
-    def __init__(self, skills: Mapping[str, Skill], errors: Mapping[str, str]) -> None:
-        self.skills = skills
-        self.errors = errors
+    skills: Mapping[str, Skill]
+    errors: Mapping[str, str]
 
     @classmethod
     def read(
@@ -264,11 +264,14 @@ _LESSONS_ABOUT = "Taught by people here; use it where it helps, it gives you no 
 Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$", description="such as reset_router")]
 
 
+@dataclass(frozen=True, slots=True)
 class TeachingTools:
-    """Tools with which `who` teaches the bot skills for one room."""
+    """Tools with which `who` teaches the bot skills for one `room`."""
 
-    def __init__(self, table: SkillTable, room: str, who: str, now: Callable[[], datetime]) -> None:
-        self._table, self._room, self._who, self._now = table, room, who, now
+    table: SkillTable
+    room: str
+    who: str
+    now: Callable[[], datetime]
 
     @tool(effect=True, quiet=True, needs=TEACH, asked=to_learn)
     async def learn_skill(
@@ -281,14 +284,14 @@ class TeachingTools:
     ) -> str:
         """Keep how something is done, in the words of the person who asks you, when they teach you
         that."""
-        await self._table.teach(self._room, TaughtSkill(name, when, how, self._who), self._now())
+        await self.table.teach(self.room, TaughtSkill(name, when, how, self.who), self.now())
         return f"learned: {name}"
 
     @tool(effect=True, quiet=True, needs=TEACH, asked=to_unlearn)
     async def unlearn_skill(self, name: Name) -> str:
         """Forget what you were taught, when the person who asks you wants that."""
-        if not await self._table.forget(self._room, name):
-            known = [skill.name for skill in await self._table.list_taught(self._room)]
+        if not await self.table.forget(self.room, name):
+            known = [skill.name for skill in await self.table.list_taught(self.room)]
             raise ToolError(f"there is no such skill; there are: {', '.join(known) or 'none'}")
         return f"forgotten: {name}"
 

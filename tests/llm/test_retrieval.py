@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,15 +155,9 @@ async def test_the_newest_lines_of_a_channel_get_vectors(tmp_path: Path) -> None
         assert embedder.asked[:2] == ["short", "a line of some length 1009"]
 
 
-async def test_a_vector_goes_with_its_event(tmp_path: Path) -> None:
-    async with filled(tmp_path, [said("a line of some length")]) as (database, log, ids):
-        await LineEmbedding(database, Embedder()).embed_missing()
-        assert await stored(database) == 1
-        await deletion.remove(log.database, ids)
-        assert await stored(database) == 0
-
-
-async def test_a_line_is_embedded_alone_and_after_the_one_before_it(tmp_path: Path) -> None:
+async def test_a_line_is_embedded_after_the_one_before_it_and_goes_with_either(
+    tmp_path: Path,
+) -> None:
     asked, answer = "who has the key of the shed?", "gordon has it"
     events = [said(asked), said(answer, 1), said("yes", 2), said("an hour later", 63)]
     embedder = Embedder()
@@ -181,31 +174,21 @@ async def test_a_line_is_embedded_alone_and_after_the_one_before_it(tmp_path: Pa
         assert embedder.asked[-1] == "gordon has it"
 
 
-async def test_who_has_opted_out_is_in_no_vector_of_others(tmp_path: Path) -> None:
-    events = [said("a line of some length"), replace(said("a reply to that", 1), nick="bob")]
+async def test_who_has_opted_out_has_no_vectors_and_is_in_none_of_others(tmp_path: Path) -> None:
+    events = [said("a line of some length"), said("a reply to that", 1, nick="bob")]
     embedder = Embedder()
     async with filled(tmp_path, events) as (database, _, _):
-        embedding = LineEmbedding(database, embedder)
+        embedding, opt_outs = LineEmbedding(database, embedder), OptOuts(database)
         await embedding.embed_missing()
-        await OptOuts(database).add("irc", Identity("ada"))
+        await opt_outs.add("irc", Identity("ada"))
         assert await stored(database) == 0
         embedder.asked.clear()
         await embedding.embed_missing()
         assert embedder.asked == ["a reply to that"]
-
-
-async def test_who_has_opted_out_has_no_vectors(tmp_path: Path) -> None:
-    async with filled(tmp_path, [said("a line of some length")]) as (database, _, _):
-        embedding, ada = LineEmbedding(database, Embedder()), Identity("ada")
-        await embedding.embed_missing()
-        opt_outs = OptOuts(database)
-        await opt_outs.add("irc", ada)
-        assert await stored(database) == 0
-        await embedding.embed_missing()
-        assert await stored(database) == 0
-        await opt_outs.remove("irc", ada)
-        await embedding.embed_missing()
         assert await stored(database) == 1
+        await opt_outs.remove("irc", Identity("ada"))
+        await embedding.embed_missing()
+        assert await stored(database) == 2
 
 
 async def test_an_old_line_is_compared_when_it_is_asked_for(tmp_path: Path) -> None:
@@ -232,8 +215,8 @@ async def test_while_the_embedder_is_away_words_alone_decide(tmp_path: Path) -> 
 async def test_a_question_is_never_the_answer_but_the_reply_to_it_is(tmp_path: Path) -> None:
     events = [
         said("has anyone seen the keys of the boathouse?", 0),
-        replace(said("they're in my drawer", 1), nick="frank"),
-        replace(said("nice weather today", 2), nick="eve"),
+        said("they're in my drawer", 1, nick="frank"),
+        said("nice weather today", 2, nick="eve"),
     ]
     async with filled(tmp_path, events) as (_, log, _):
         found = await Retrieval(log).find("where are the keys of the boathouse?", query(limit=3))
@@ -306,7 +289,7 @@ async def test_an_answer_is_found_by_the_question_before_it(tmp_path: Path, embe
         ("ulf", "it rains all day here"),
         ("mo", "see you at seven then"),
     ]
-    events = [replace(said(text, minute), nick=nick) for minute, (nick, text) in enumerate(talk)]
+    events = [said(text, minute, nick=nick) for minute, (nick, text) in enumerate(talk)]
     async with (
         ScriptedOpenAI() as script,
         agent_server({"upstream": script.url, "cache_dir": str(embedder)}) as url,

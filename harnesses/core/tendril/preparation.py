@@ -23,8 +23,7 @@ from llm.log_questions import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.message import PromptSection
 from llm.prompt.builder import Persona, Prompt, PromptRequest
-from llm.prompt.compact_context import CompactPromptContext
-from llm.prompt.context_manager import PromptContext, PromptInput
+from llm.prompt.context_manager import CompactPromptContext, PromptContext, PromptInput
 from llm.skills.hint import HintContext
 from storage.db.private_files import make_folder
 from storage.runs.runs import Run

@@ -21,7 +21,7 @@ from harnesses.core.text import counted
 from llm.client.client import RequestOptions
 from llm.client.profile import Profile
 from llm.messages.errors import BudgetSpent, Busy, ModelError, Unreachable
-from llm.research.researcher import LogReader, Researcher
+from llm.research import LogReader, Researcher
 from llm.web.reader import PageReader
 from storage.chat_log.event import Place, Scope, is_private
 from storage.queues.jobs import Job

@@ -31,7 +31,7 @@ from llm.memory.room import RoomMemory
 from llm.messages.errors import Busy, TimedOut, Unreachable, Unsure
 from llm.messages.message import Message, quoted_lines
 from llm.prompt.builder import Prompt
-from llm.prompt.compact_context import CompactPromptContext
+from llm.prompt.context_manager import CompactPromptContext
 from storage.log import ChatLog
 
 LOST = "I have lost the thread; please ask the whole question."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -20,11 +21,11 @@ _MAX_EXCERPT_LENGTH = 200  # characters of a page that a search has found
 _TOOL_TIMEOUT = 45.0
 
 
+@dataclass(frozen=True, slots=True)
 class PageTools:
     """The tool that opens pages."""
 
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
+    fetcher: Fetcher
 
     @tool(
         reads=True,
@@ -43,7 +44,7 @@ class PageTools:
         """Open a web page, repository, issue, package, paste or image whose address the person who
         asks has written or a tool has found, and read it."""
         try:
-            page = await read_page(self._fetcher, url)
+            page = await read_page(self.fetcher, url)
         except PageError as error:
             raise ToolError(f"the page was not read: {error}") from error
         text = page.render()
@@ -57,11 +58,11 @@ class PageTools:
         return f"{shown}\n(part {part} of {parts})" if parts > 1 else shown
 
 
+@dataclass(frozen=True, slots=True)
 class SearchTools:
-    """The tool that searches the web."""
+    """The tool that searches the web with an `engine`."""
 
-    def __init__(self, engine: str) -> None:
-        self._engine = engine
+    engine: str
 
     @tool(
         reads=True,
@@ -77,7 +78,7 @@ class SearchTools:
     ) -> str:
         """Search the web for what the log does not know; read_page opens what was found."""
         try:
-            found = await find_pages(self._engine, query, limit)
+            found = await find_pages(self.engine, query, limit)
         except PageError as error:
             raise ToolError(f"nothing was searched: {error}") from error
         lines = (

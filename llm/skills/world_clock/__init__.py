@@ -236,11 +236,11 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     return WorkedOut(said, is_whole=True) if said else None
 
 
+@dataclass(frozen=True, slots=True)
 class TimeTools:
     """The tool that tells the time: without a zone in that of `<now>`, `home`."""
 
-    def __init__(self, home: str) -> None:
-        self._home = home
+    home: str
 
     @tool(reads=True)
     async def current_time(
@@ -251,7 +251,7 @@ class TimeTools:
         ] = "",
     ) -> str:
         """Tell the date and time now, in the zone of <now> or another one."""
-        found = zone_name(zone) if zone else self._home
+        found = zone_name(zone) if zone else self.home
         if found is None:
             raise ToolError(f"there is no zone {zone}; write it as Area/City")
         return f"{datetime.now(parse_zone(found)):%A %Y-%m-%d %H:%M %Z}"

@@ -68,17 +68,6 @@ async def test_the_question_and_who_asks_it_are_sent_once(tmp_path: Path) -> Non
             assert whole.count("ada asks: How many cups?") == 1
 
 
-async def test_identical_calls_of_one_reply_are_counted_before_they_run() -> None:
-    world = World()
-    async with ScriptedOpenAI() as script:
-        script.calls(*[("look", {"query": "x"})] * 5).say("Well.")
-        outcome = await run(script, world)
-    assert world.looked == ["x", "x"]
-    assert [text.startswith("error: not run") for text in results(outcome.messages)] == [
-        *(False, False, True, True, True)
-    ]
-
-
 async def test_the_same_effect_happens_once_however_often_it_is_called() -> None:
     world = World()
     async with ScriptedOpenAI() as script:

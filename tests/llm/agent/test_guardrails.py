@@ -39,10 +39,6 @@ def numbered(name: str, count: int) -> list[ToolCall]:
     return [call(f'{{"n": {number}}}', name) for number in range(count)]
 
 
-def limits(trigger: Trigger, **agent: Any) -> RunLimits:
-    return RunLimits.from_settings(AgentSettings(**agent), trigger)
-
-
 A, B = call("[1]", "search"), call("[2]", "who")
 SAME = ['{"a": 1, "b": 2}', '{"b":2,"a":1}', '{ "a":1, "b":2 }', '{"a":1,"b":2}']
 SAY, OTHER_SAY, NOTE = call("[1]", "say"), call("[2]", "say"), call("[1]", "note")
@@ -111,17 +107,20 @@ def test_five_replies_that_only_keep_notes_exhaust_a_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trigger", "iterations", "calls"),
-    [("standard", 12, 20), ("job", 30, 20), ("proactive", 12, 8)],
+    ("trigger", "settings", "limits"),
+    [
+        ("standard", {}, RunLimits(12, 20)),
+        ("standard", {"max_iterations": 1}, RunLimits(1, 20)),
+        ("job", {}, RunLimits(30, 20)),
+        ("job", {"max_iterations": 4}, RunLimits(10, 20)),
+        ("proactive", {}, RunLimits(12, 8)),
+        ("proactive", {"max_tool_calls": 3}, RunLimits(12, 3)),
+    ],
 )
-def test_what_sets_a_run_off_limits_it(trigger: Trigger, iterations: int, calls: int) -> None:
-    assert limits(trigger) == RunLimits(iterations, calls)
-
-
-def test_the_settings_move_the_limits_of_all_triggers() -> None:
-    assert limits("standard", max_iterations=1).iterations == 1
-    assert limits("job", max_iterations=4).iterations == 10
-    assert limits("proactive", max_tool_calls=3).calls == 3
+def test_what_sets_a_run_off_limits_it_as_the_settings_do(
+    trigger: Trigger, settings: dict[str, Any], limits: RunLimits
+) -> None:
+    assert RunLimits.from_settings(AgentSettings(**settings), trigger) == limits
 
 
 @given(st.lists(st.tuples(st.sampled_from(["search", "say", "note", "look"]), st.integers(0, 3))))

@@ -64,11 +64,7 @@ async def test_a_model_chooses_tools_when_the_server_has_tested_that(said: bool 
     async with ScriptedOpenAI() as script, models(script.url) as found:
         script.tools = "forced"  # it is too small to choose
         assert await found.chooses_tools() is False
-
-
-async def test_a_server_that_describes_no_models_is_taken_to_have_a_good_one() -> None:
-    async with ScriptedOpenAI() as script, models(script.url, "unheard-of") as found:
-        assert await found.chooses_tools()
+        assert await found.chooses_tools("unheard-of")  # as on a server that describes no models
 
 
 async def test_the_card_tells_what_a_prompt_may_cost() -> None:

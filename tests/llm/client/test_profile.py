@@ -43,6 +43,7 @@ NATIVE = CapabilitiesPart(tools="native", chooses_tools=True)
             replace(CAPABLE, filters_output=True),
         ),
         (ModelCard(id="odd", parameters=135 * MILLION, profile="capable"), None),
+        (ModelCard(id="unknown", profile="gigantic"), CAPABLE),
     ],
 )
 def test_the_profile_follows_from_the_card(card: ModelCard | None, profile: Profile | None) -> None:
@@ -60,10 +61,6 @@ def test_the_results_of_tools_take_no_more_than_an_eighth_of_the_window() -> Non
     assert Profile.from_card(small).result_length == SMALL.result_length == 2_500
     medium = ModelCard(id="x", parameters=2_000 * MILLION, max_model_len=131_072)
     assert Profile.from_card(medium).result_length == 12_000  # half of its 8,000 tokens
-
-
-def test_a_profile_that_a_server_does_not_know_is_ignored() -> None:
-    assert Profile.from_card(ModelCard(id="x", profile="gigantic")) == CAPABLE
 
 
 def test_a_job_gets_all_of_its_material_whatever_the_model() -> None:

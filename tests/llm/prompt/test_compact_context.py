@@ -13,7 +13,7 @@ from llm.client import profile as profiles
 from llm.client.profile import Profile
 from llm.messages.errors import ContextTooLong, Unsure
 from llm.messages.message import Message, Question
-from llm.prompt.compact_context import CompactPromptContext
+from llm.prompt.context_manager import CompactPromptContext
 from llm.reading.reading import Reading
 from storage.chat_log.event import Event
 from storage.db.database import Database

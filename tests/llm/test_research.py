@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.research.gate import Evidence, WrittenClaim, claim_of
+from llm.research import Evidence, WrittenClaim, claim_of
 from llm.web.reader import excerpt
 
 SOURCE = Evidence("<ada> the pump has 3 valves and cost 120 in 2024", lines=(7,))

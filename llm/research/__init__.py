@@ -1,1 +1,0 @@
-"""Research: a question answered in steps, by claims that each name the lines that say them."""
