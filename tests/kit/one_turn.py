@@ -90,7 +90,7 @@ async def run(
     def shrink() -> None:
         del fitting[: len(fitting) // 2]
 
-    agent = AgentSettings(api_url=script.url, **values)
+    agent = AgentSettings(**{"api_url": script.url, **values})
     async with AgentClient.open(agent) as client:
         turn = AgentLoop(
             client,
