@@ -83,28 +83,15 @@ async def test_a_sum_in_a_longer_question_helps_and_does_not_settle_it(
     assert (match.hint.text, match.hint.is_whole) == (hint, False)
 
 
-@pytest.mark.parametrize(
-    ("kind", "question", "is_asked"),
-    [
-        ("dice", "choose between tea and coffee", False),
-        ("dice", "choose between tea and coffee, given what ada said", True),
-        ("dice", "coin toss, loser does the dishes", True),
-        ("dice", "flip a coin, then say what bob said about the pump", True),
-        ("calculation", "quick maths: 99 x 99", False),
-        ("calculation", "99 x 99 because bob cannot", True),
-        ("dice", "choose between this and that", True),
-        ("dice", "flip a coin", False),
-        ("dice", "flip a coin and tell me why", True),
-    ],
-)
+@pytest.mark.parametrize(("is_asked", "kind", "question"), rows("llm/skills/free_words.txt"))
 async def test_a_capable_model_is_asked_what_an_unquoted_text_may_hold(
-    kind: str, question: str, is_asked: bool
+    is_asked: str, kind: str, question: str
 ) -> None:
     context = HintContext(NOW, VIENNA, Reading(question, {kind: 1.0}))
     matches = await shelf().matching(question, None, context)
     (free,) = [match.hint.free for match in matches if match.hint and match.hint.is_whole]
     assert TINY.may_shortcut(free)
-    assert CAPABLE.may_shortcut(free) is not is_asked
+    assert CAPABLE.may_shortcut(free) is (is_asked == "no")
 
 
 @pytest.mark.parametrize(

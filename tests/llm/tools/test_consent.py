@@ -35,29 +35,13 @@ def test_an_order_is_told_from_talk_about_one(kind: str, text: str) -> None:
     assert any(orders_in(text, KICK)) is (kind == "order")
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "act", "given", "why"),
-    [
-        ("kick bob", "order", "kick", {"nick": "Bob"}, ""),
-        ("bitte kick mal bob", "order", "kick", {"nick": "bob"}, ""),
-        ("give [bob]-: +v", "order", "", {"change": "+v", "nick": "[bob]-"}, ""),
-        ("topic be  kind", "order", "topic", {"text": "Be kind"}, ""),
-        ("what did bob say?", "said_by", "kick", {"nick": "bob"}, "want it: an order: kick bob"),
-        ("don't kick bob", "order", "kick", {"nick": "bob"}, "want it: an order: kick bob"),
-        ("kick bob", "", "kick", {"nick": "bob"}, "want it: an order: kick bob"),
-        ("topic: bob rules", "order", "ban", {"nick": "bob"}, "want it: an order: ban bob"),
-        ("kick bobcat", "order", "kick", {"nick": "bob"}, "ada has not written bob"),
-        ("op bob", "order", "", {"change": "+o", "nick": "bob"}, "ada has not written +o"),
-        ("set -m", "order", "", {"change": "+m", "nick": ""}, "ada has not written +m"),
-        ("set a topic", "order", "topic", {"text": "Owned"}, "ada has not written Owned"),
-    ],
-)
-def test_an_operator_acts_on_an_order_that_names_whom_or_what(
-    text: str, kind: str, act: str, given: dict[str, str], why: str
-) -> None:
+@pytest.mark.parametrize("row", rows("llm/tools/operating.txt"), ids=" | ".join)
+def test_an_operator_acts_on_an_order_that_names_whom_or_what(row: Sequence[str]) -> None:
+    kind, act, text, change, nick, topic, why = ("" if cell == "-" else cell for cell in row)
     rule = to_operate(*filter(None, [act]))
-    assert rule(Said("ada", (text,), kind=kind), given).endswith(why)
-    assert bool(rule(Said("ada", (text,), kind=kind), given)) == bool(why)
+    refused = rule(Said("ada", (text,), kind=kind), {"change": change, "nick": nick, "text": topic})
+    assert refused.endswith(why)
+    assert bool(refused) == bool(why)
 
 
 CAT = "please keep in mind that my cat is called Miez"
