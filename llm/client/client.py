@@ -254,7 +254,12 @@ class AgentClient:
             raise TimedOut(f"no answer in {seconds:g} s") from error
         reply = tried[-1].reply()
         if tokens := reply.usage.prompt:  # 0 if the server does not report it
-            self._learn_size(messages, body, tokens)
+            characters = _characters(messages, body.get("tools", ()))
+            # A server may leave out the tokens from its cache, and images count by other rules.
+            plausible = _MIN_RATIO < tokens / characters < _MAX_RATIO
+            if plausible and not any("image" in message for message in messages):
+                before, length = self._sizes.get(body["model"], (0.0, 0.0))  # they count half
+                self._sizes[body["model"]] = (before / 2 + tokens, length / 2 + characters)
         elif tried[-1].is_full:  # reading stopped before the server could report it
             estimated = self.estimate(messages, body.get("tools", ()), body["model"])
             reply = replace(reply, usage=replace(reply.usage, prompt=estimated))
@@ -312,17 +317,6 @@ class AgentClient:
         size = self._sizes.get(model or self.settings.model)
         ratio = size[0] / size[1] if size else 1 / CHARACTERS_PER_TOKEN
         return math.ceil(_characters(messages, tools) * ratio * _ESTIMATE_MARGIN)
-
-    def _learn_size(
-        self, messages: Sequence[Message], body: Mapping[str, Any], tokens: int
-    ) -> None:
-        """Take note of the `tokens` of a prompt; all earlier ones count half as much."""
-        characters = _characters(messages, body.get("tools", ()))
-        # A server may leave out the tokens from its cache, and images count by other rules.
-        plausible = _MIN_RATIO < tokens / characters < _MAX_RATIO
-        if plausible and not any("image" in message for message in messages):
-            before, length = self._sizes.get(body["model"], (0.0, 0.0))
-            self._sizes[body["model"]] = (before / 2 + tokens, length / 2 + characters)
 
     async def embed(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -357,7 +357,11 @@ class SharedMemory:
         budget = self.settings.shared_tokens * CHARACTERS_PER_TOKEN
         lines = []
         if budget:
-            asker = self._identities(network, memory.person)
+            who = f"{network}/{memory.person}"
+            # The names under which the person is known for sure. Anybody may have a nick, and a
+            # mask may be somebody else's tomorrow.
+            asker = {who} if memory.person.startswith("~") else set[str]()
+            asker |= {each for group in self.settings.people if who in group for each in group}
             try:
                 for store, fact in await self._facts(memory, asker, network, scope):
                     room_network, _, name = fact.room.partition("/")
@@ -375,15 +379,8 @@ class SharedMemory:
                 _log.error("memory.not_shared", error=str(error))
         return PromptSection("known_elsewhere", "\n".join(lines), budget)
 
-    def _identities(self, network: str, person: str) -> frozenset[str]:
-        """Return the names, NETWORK/PERSON, under which a person is known for sure."""
-        name = f"{network}/{person}"
-        linked = {each for group in self.settings.people if name in group for each in group}
-        # Anybody may have a nick, and a mask may be somebody else's tomorrow.
-        return frozenset(linked | ({name} if person.startswith("~") else set()))
-
     async def _facts(
-        self, memory: RoomMemory, asker: frozenset[str], network: str, scope: Scope
+        self, memory: RoomMemory, asker: Set[str], network: str, scope: Scope
     ) -> Sequence[tuple[str, Memory]]:
         """Return the facts of other rooms with the names of their stores; of other tendrils only if
         the scope or the person reaches beyond this network."""
