@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any
@@ -23,7 +24,7 @@ from harnesses.irc.playback import PlaybackLog
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.handler import IrcMedium
 from harnesses.irc.questions.page_titles import PageTitles
-from harnesses.irc.questions.scheduled import ScheduledQuestions
+from harnesses.irc.questions.scheduled import ask_scheduled
 from harnesses.irc.questions.unasked import UnaskedAnswers
 from harnesses.irc.requests import (
     IrcRequest,
@@ -75,7 +76,6 @@ class EventHandler:
         self.unasked = UnaskedAnswers(services)
         self._medium = IrcMedium(services, self.unasked)
         self._titles = PageTitles(services)
-        self._scheduled = ScheduledQuestions(services, self._medium)
         self.commands = Commands(self._medium, services, self.unasked)
 
     async def prepare(self) -> None:
@@ -86,8 +86,9 @@ class EventHandler:
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Return the background tasks of event handling, which run until cancelled."""
+        ask = functools.partial(ask_scheduled, self._services, self._medium)
         return [
-            self._services.medium.remind.run_questions(self._scheduled.ask),
+            self._services.medium.remind.run_questions(ask),
             self.unasked.attention.run(),
             self._playback.run(),
         ]

@@ -17,7 +17,7 @@ from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.questions.channel_view import find_owner, present_in
 from harnesses.irc.services import BotServices
 from harnesses.irc.standby import Standby, require_no_other
-from harnesses.irc.transport.networks import Networks, describe_absence, describe_presence, follow
+from harnesses.irc.transport.networks import Networks, describe, follow
 from llm.web.fetcher import Fetcher
 from storage.chat_log.event import Identity, PendingEvent, Place
 from storage.db.database import Database
@@ -240,14 +240,13 @@ class IrcTendril(Tendril):
             if self._standby:
                 self.metrics.set("lease_held", self._standby.is_active())
             if away := [each for each in self.networks.values() if not each.joins_answered]:
-                self.status.waiting("; ".join(describe_absence(network) for network in away))
+                self.status.waiting("; ".join(map(describe, away)))
                 await asyncio.sleep(_POLL_INTERVAL_WAITING)
             elif trouble := self.services.log.trouble:
                 self.status.waiting(f"the disk: {trouble}")
                 await asyncio.sleep(_POLL_INTERVAL)
             else:
-                known = [describe_presence(network) for network in self.networks.values()]
-                self.status.ready(", ".join(known))
+                self.status.ready(", ".join(map(describe, self.networks.values())))
                 await asyncio.sleep(_POLL_INTERVAL)
 
 

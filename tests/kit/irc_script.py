@@ -67,10 +67,6 @@ class Wire:
             text += word
         return base64.b64decode(text + word.removesuffix("+" if word == "+" else ""))
 
-    async def challenge(self, data: bytes) -> None:
-        """Send a SASL challenge."""
-        await self.say(f"AUTHENTICATE :{base64.b64encode(data).decode()}")
-
     async def welcome(self) -> None:
         """Complete the client's registration and let it join #c."""
         await self.until("USER")

@@ -29,91 +29,87 @@ _SCHEDULED = (
 _MAX_LINES = 5_000  # spoken lines since the last run that the model is shown
 
 
-class ScheduledQuestions:
-    """The runner of scheduled questions."""
+async def ask_scheduled(services: BotServices, medium: IrcMedium, reminder: Reminder) -> RunOutcome:
+    """Ask a question in the name of its owner, and deliver the answer where it was scheduled.
 
-    def __init__(self, services: BotServices, medium: IrcMedium) -> None:
-        self._services, self._medium = services, medium
+    The outcome is LATER while the channel, a rate limit or the model does not permit it, ABSENT
+    while the owner is away, ENDED once they have opted out, are ignored, or had it erased.
+    """
+    place, owner = reminder.place, reminder.owner
+    network = services.networks.get(place.network)
+    if network is None or not (reminder.private or network.reaches(place.channel)):
+        return RunOutcome.LATER
+    who = await find_owner(network, owner)
+    is_here = who is not None and (
+        reminder.private or network.roster.member(place.channel, who.nick) is not None
+    )
+    who = who or Identity(owner.nick, owner.user, owner.host, owner.account)
+    if services.hides(network, who):
+        return RunOutcome.ENDED
+    if services.policy.is_ignored(network, who):
+        return RunOutcome.ENDED
+    if not is_here and (reminder.private or not services.policy.is_admin(network, who)):
+        return RunOutcome.ABSENT
+    asked, line = None, reminder.question_event_id
+    if line:
+        asked = await services.log.get(Scope.from_places(place), line)
+        if asked is None:
+            return RunOutcome.ENDED  # the line that scheduled it was erased
+    request = IrcRequest(  # as if its owner made it now
+        network=network,
+        place=place,
+        recipient=who.nick if reminder.private else place.channel,
+        private=reminder.private,
+        who=who,
+        words=reminder.text,
+        scope=services.scope_of(place),
+        pending_event=PendingEvent.stored(line, asked),
+        admin=services.policy.is_admin(network, who),
+        person=services.policy.key_of_person(network, who),
+    )
+    if not services.policy.try_acquire(request):
+        return RunOutcome.LATER
+    return await _put(services, medium, reminder, request)
 
-    async def ask(self, reminder: Reminder) -> RunOutcome:
-        """Ask a question in the name of its owner, and deliver the answer where it was scheduled.
 
-        The outcome is LATER while the channel, a rate limit or the model does not permit it, ABSENT
-        while the owner is away, ENDED once they have opted out, are ignored, or had it erased.
-        """
-        services, place = self._services, reminder.place
-        network = services.networks.get(place.network)
-        if network is None or not (reminder.private or network.reaches(place.channel)):
-            return RunOutcome.LATER
-        owner = reminder.owner
-        who = await find_owner(network, owner)
-        is_here = who is not None and (
-            reminder.private or network.roster.member(place.channel, who.nick) is not None
-        )
-        who = who or Identity(owner.nick, owner.user, owner.host, owner.account)
-        if services.hides(network, who):
-            return RunOutcome.ENDED
-        if services.policy.is_ignored(network, who):
-            return RunOutcome.ENDED
-        if not is_here and (reminder.private or not services.policy.is_admin(network, who)):
-            return RunOutcome.ABSENT
-        asked, line = None, reminder.question_event_id
-        if line:
-            asked = await services.log.get(Scope.from_places(place), line)
-            if asked is None:
-                return RunOutcome.ENDED  # the line that scheduled it was erased
-        request = IrcRequest(  # as if its owner made it now
-            network=network,
-            place=place,
-            recipient=who.nick if reminder.private else place.channel,
-            private=reminder.private,
-            who=who,
-            words=reminder.text,
-            scope=services.scope_of(place),
-            pending_event=PendingEvent.stored(line, asked),
-            admin=services.policy.is_admin(network, who),
-            person=services.policy.key_of_person(network, who),
-        )
-        if not services.policy.try_acquire(request):
-            return RunOutcome.LATER
-        return await self._put(reminder, request)
+async def _put(
+    services: BotServices, medium: IrcMedium, reminder: Reminder, request: IrcRequest
+) -> RunOutcome:
+    network = request.network
+    behaviour = services.live.resolve(request.place)
+    keeps = behaviour.logging and request.pending_event.event is not None
 
-    async def _put(self, reminder: Reminder, request: IrcRequest) -> RunOutcome:
-        services, network = self._services, request.network
-        behaviour = services.live.resolve(request.place)
-        keeps = behaviour.logging and request.pending_event.event is not None
+    async def deliver(result: TurnResult) -> bool:
+        if not (result.ok and result.text):
+            return True  # no apology is sent: the question is asked again later
+        target = replace(services.sender.target_of(request), quotes=result.quotes)
+        if not (reminder.private or network.roster.member(request.place.channel, target.nick)):
+            target = replace(target, nick="")  # nobody is addressed who is away
+        services.policy.note_reply(network, request.who.name)
+        is_markdown = result.iterations > 0
+        answer = services.sender.compose(target, result.text, is_markdown=is_markdown)
+        return await services.sender.deliver(target, answer)
 
-        async def deliver(result: TurnResult) -> bool:
-            if not (result.ok and result.text):
-                return True  # no apology is sent: the question is asked again later
-            target = replace(services.sender.target_of(request), quotes=result.quotes)
-            if not (reminder.private or network.roster.member(request.place.channel, target.nick)):
-                target = replace(target, nick="")  # nobody is addressed who is away
-            services.policy.note_reply(network, request.who.name)
-            is_markdown = result.iterations > 0
-            answer = services.sender.compose(target, result.text, is_markdown=is_markdown)
-            return await services.sender.deliver(target, answer)
-
-        now = id_at(services.resources.clock.now())
-        window = LogWindow(
-            log=services.log,
-            place=reminder.place,
-            anchor=now,
-            last=_MAX_LINES,
-            speaker=reminder.owner.nick,
-            quoting=Quoting(services.resources.configuration.agent.zone),
-        )
-        # What any question would be shown now, and all since the previous due time of this one.
-        recent = await window.recent(behaviour.max_context_messages)
-        since = min([previous_due(reminder), *(event.time for event in recent[:1])])
-        window = replace(window, since=since)
-        question = self._medium.turn_request(request, window, now)
-        abilities = f"{question.values['abilities']}\n\n{_SCHEDULED}"
-        turn = replace(
-            question,
-            values={**question.values, "abilities": abilities},
-            keeps=keeps,
-            origin=replace(request.origin, priority="background"),
-            deliver=deliver,
-        )
-        return await ask_later(services.tendril, reminder, turn)
+    now = id_at(services.resources.clock.now())
+    window = LogWindow(
+        log=services.log,
+        place=reminder.place,
+        anchor=now,
+        last=_MAX_LINES,
+        speaker=reminder.owner.nick,
+        quoting=Quoting(services.resources.configuration.agent.zone),
+    )
+    # What any question would be shown now, and all since the previous due time of this one.
+    recent = await window.recent(behaviour.max_context_messages)
+    since = min([previous_due(reminder), *(event.time for event in recent[:1])])
+    window = replace(window, since=since)
+    question = medium.turn_request(request, window, now)
+    abilities = f"{question.values['abilities']}\n\n{_SCHEDULED}"
+    turn = replace(
+        question,
+        values={**question.values, "abilities": abilities},
+        keeps=keeps,
+        origin=replace(request.origin, priority="background"),
+        deliver=deliver,
+    )
+    return await ask_later(services.tendril, reminder, turn)

@@ -34,6 +34,7 @@ from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.connection import IrcConnection, PluginHost, Sent, explain
 from terrarium.backoff import Backoff
+from terrarium.loopback import is_loopback
 
 log = structlog.get_logger()
 
@@ -52,8 +53,6 @@ FENCE_INTERVAL = 2
 
 UNWELCOME_WAIT = 60.0
 """Minimum seconds before a reconnect after the server has called us banned or too fast."""
-
-_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 _UNWELCOME = re.compile(r"throttl|\bban|[a-z]-?lined|too (many|fast)|trying to reconnect", re.I)
 
@@ -140,7 +139,7 @@ class Network:
     def is_embedded(self) -> bool:
         """True if the server is the one that `terrarium up` brings along, and no bouncer or tunnel
         to another one."""
-        is_local = self.server in _THIS_MACHINE and not self.settings.socks5
+        is_local = is_loopback(self.server) and not self.settings.socks5
         return is_local and self.session.server_name == EMBEDDED and not self.session.is_bouncer
 
     @property

@@ -84,15 +84,14 @@ def describe_problems(network: Network) -> list[str]:
     return [*refusals, *filter(None, [network.problem])]
 
 
-def describe_absence(network: Network) -> str:
-    """Return for people why a network cannot be used yet."""
-    said = "; ".join(describe_problems(network))
-    return f"not yet on {network.name}" + (f" ({said})" if said else "")
-
-
-def describe_presence(network: Network) -> str:
-    """Return for people our nick and channels on a network, and what is wrong there."""
+def describe(network: Network) -> str:
+    """Return for people our nick and channels on a network, or that it cannot be used yet, and what
+    is wrong there."""
+    problems = describe_problems(network)
+    if not network.joins_answered:
+        said = "; ".join(problems)
+        return f"not yet on {network.name}" + (f" ({said})" if said else "")
     here = f"{network.nick} on {' '.join(network.roster.channels)} of {network.name}"
     if network.session.sasl.account:
         here += f", logged in as {network.session.sasl.account}"
-    return "; ".join([here, *describe_problems(network)])
+    return "; ".join([here, *problems])

@@ -17,10 +17,10 @@ from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.pastes import Pastes
 from storage.settings import log_path
-from tests.kit.irc_client import IrcClient, irc_client, irc_member
+from tests.kit.irc_client import IrcClient, irc_member
 from tests.kit.irc_scene import scripted_room
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
-from tests.kit.ircd import SERVERS, Ircd, ngircd
+from tests.kit.ircd import Ircd, ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import web_site
@@ -45,10 +45,12 @@ async def answering(
     data: Path, web: dict[str, str] | None = None, server: str = "embedded", **irc: Any
 ) -> AsyncIterator[tuple[ScriptedOpenAI, IrcClient]]:
     """A scripted model and somebody who asks it, with a web site under the settings `web`."""
-    async with SERVERS[server]() as ircd, ScriptedOpenAI() as script, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
         if web is not None:
             await stack.enter_async_context(web_site(data, settings=web))
-        yield script, await stack.enter_async_context(asking(data, script.url, ircd, **irc))
+        asking = scripted_room(data, "alice", server=server, irc=irc)
+        script, _, (alice,) = await stack.enter_async_context(asking)
+        yield script, alice
 
 
 def said(client: IrcClient, target: str = ROOM) -> list[str]:
@@ -136,20 +138,13 @@ async def test_more_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_more_goes_on_with_the_answer_to_whoever_says_it(tmp_path: Path) -> None:
-    async with (
-        ngircd() as ircd,
-        ScriptedOpenAI() as script,
-        asking(tmp_path, script.url, ircd, line_budget=3) as alice,
-        irc_client(ircd.port, "bob") as bob,
-        irc_client(ircd.port, "carol") as carol,
-    ):
+    nicks, budget = ("alice", "bob", "carol"), {"line_budget": 3}
+    async with scripted_room(tmp_path, *nicks, server="ngircd", irc=budget) as (script, _, people):
+        alice, bob, carol = people
         for client, word in ((alice, "pump"), (bob, "frog")):
-            if client is not alice:
-                await client.join(ROOM)
             script.say("\n".join(f"{word} {number}" for number in range(8)))
             await client.ask(f".terrarium count {word}s", rf"{word} 1$")
             await client.expect(r"\(6 more lines: \.more\)$")
-        await carol.join(ROOM)
         for client, first in ((alice, "pump 2"), (carol, "frog 2"), (bob, "frog 4")):
             await client.ask(".more", rf"PRIVMSG {ROOM} :\w+: {first}$")
 

@@ -62,21 +62,16 @@ async def test_a_person_has_facts_remembered_looked_up_and_removed(tmp_path: Pat
         script.reads, script.card = READS, dict(TINY)
         first = "I will remember: your favourite tea is oolong."
         assert await alice.reply_to(".remember that my favourite tea is oolong") == first
-        assert (
-            await alice.reply_to(".remember wifi hunter2")
-            == "I will remember: your wifi is hunter2."
-        )
-        assert (
-            await alice.reply_to(".terrarium what is my favorite tea?")
-            == "Your favourite tea is oolong."
-        )
+        second = "I will remember: your wifi is hunter2."
+        assert await alice.reply_to(".remember wifi hunter2") == second
+        tea = await alice.reply_to(".terrarium what is my favorite tea?")
+        assert tea == "Your favourite tea is oolong."
         assert await alice.reply_to(".recall wifi") == "Your wifi is hunter2."
         assert "favourite tea = oolong" in await alice.told(".recall")
         assert "favourite tea = oolong" in await alice.told(".recall tea")
         assert "called coffee" in await alice.told(".recall coffee")
-        assert await alice.told(".terrarium forget my favourite tea") == (
-            "Forgotten: your favourite tea."
-        )
+        forgotten = await alice.told(".terrarium forget my favourite tea")
+        assert forgotten == "Forgotten: your favourite tea."
         assert await alice.told(".forget wifi") == "Forgotten: your wifi."
         assert "no facts" in await alice.told(".recall")
         assert ".remember tea oolong" in await alice.told(".remember tea")

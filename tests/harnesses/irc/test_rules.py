@@ -40,21 +40,12 @@ from storage.chat_log.event import (
 )
 from storage.db.database import Database
 from terrarium.config import Config
+from tests.kit.clock import Seconds
 from tests.kit.irc_session import WELCOME, Story, inside
 
 ALICE = Identity("alice[x]", "al", "h.example", "Alice")
 STRANGER = replace(ALICE, account=None)
 BRIDGED = replace(ALICE, bridged=True)
-
-
-class Clock:
-    """Seconds, moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.mark.parametrize(
@@ -82,7 +73,7 @@ def test_an_entry_is_an_account_which_no_relay_has_or_a_mask(
 
 
 def test_a_bucket_gives_ten_seconds_worth_at_once_and_then_its_rate() -> None:
-    clock = Clock()
+    clock = Seconds()
     buckets = TokenBuckets(0.5, clock, refusals_cost=False)
     assert [buckets.try_acquire("a") for _ in range(6)] == [True] * 5 + [False]
     assert buckets.try_acquire("b")
@@ -94,7 +85,7 @@ def test_a_bucket_gives_ten_seconds_worth_at_once_and_then_its_rate() -> None:
 
 
 def test_who_floods_is_heard_after_being_quiet_and_not_before() -> None:
-    clock = Clock()
+    clock = Seconds()
     buckets = TokenBuckets(1.0, clock, refusals_cost=True)
     for _ in range(100):
         buckets.try_acquire("mallory")
@@ -144,7 +135,7 @@ def test_a_part_of_a_name_means_a_key_and_a_value_is_read_as_that_wants_it() -> 
 
 
 def test_whoever_types_keeps_talking_and_whoever_does_not_is_closed_until_quiet() -> None:
-    clock = Clock()
+    clock = Seconds()
     loop_detector = BotLoopDetector(clock)
     heard = []
     for pause in (9, 9, 9, 0.1, 0.1, 0.1, 0.1, 30):
@@ -159,7 +150,7 @@ def test_whoever_types_keeps_talking_and_whoever_does_not_is_closed_until_quiet(
 
 
 def test_lines_sent_together_are_no_loop_when_their_answers_come_one_by_one() -> None:
-    clock = Clock()
+    clock = Seconds()
     loop_detector = BotLoopDetector(clock)
     for number in range(20):
         clock.now += 0.1
@@ -198,7 +189,7 @@ def requested(network: Network, who: Identity, place: Place, person: str) -> Irc
 
 
 async def test_new_settings_do_not_end_the_silence_after_a_flood(tmp_path: Path) -> None:
-    clock, network = Clock(), Network("net", NetworkSettings(server="irc.example"))
+    clock, network = Seconds(), Network("net", NetworkSettings(server="irc.example"))
     async with Database.open(tmp_path / "irc.db") as database:
         live = await LiveSettings.load(database)
     irc = {"server": "irc.example", "person_per_minute": 60}

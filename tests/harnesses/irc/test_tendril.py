@@ -10,10 +10,12 @@ from storage.chat_log.event import PUBLIC, SPOKEN
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.settings import log_path
-from tests.kit.irc_client import irc_member
+from tests.kit.irc_client import irc_client, irc_member
 from tests.kit.irc_scene import scripted_room
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
-from tests.kit.ircd import inspircd
+from tests.kit.ircd import embedded_ircd, inspircd
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import until
 
 
 async def test_a_question_is_answered_from_the_lines_before_it(tmp_path: Path) -> None:
@@ -89,3 +91,25 @@ async def test_a_reply_does_not_wait_for_the_log_and_follows_its_question(tmp_pa
     assert [event.text for event in questions] == [".ping"] * 3
     assert [event.reply_to for event in replies] == [event.id for event in questions]
     assert all(reply.id > (reply.reply_to or 0) for reply in replies)
+
+
+async def test_lines_channels_lag_and_a_lost_connection_are_counted(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        embedded_ircd() as ircd,
+        irc_tendril(irc_config(tmp_path, ircd.port, script.url)) as tendril,
+    ):
+        async with irc_client(ircd.port, "alice") as alice:
+            await alice.join(ROOM)
+            await alice.say(ROOM, ".ping")
+            await alice.expect("pong")
+        (network,) = tendril.networks.values()
+        assert network._connection
+        network._connection._abort()
+        await until(lambda: network.losses and network.connected.is_set())
+        await tendril.measure()
+        counters, gauges = tendril.metrics.counters, tendril.metrics.gauges
+        assert (counters["reconnects"], counters["refused"]) == (1, 0)
+        assert counters["lines"] >= 2
+        assert (gauges["networks_connected"], gauges["outbox"]) == (1, 0)
+        assert 0 < gauges["lag_seconds"] < 30

@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 
 from harnesses.irc.session.registration import claim_nick
 from harnesses.irc.settings import NetworkSettings
-from harnesses.irc.transport.networks import describe_presence
+from harnesses.irc.transport.networks import describe
 from tests.kit.certificates import certificate
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_network import Ears, joined
@@ -49,7 +49,7 @@ async def test_a_password_logs_us_in(mechanism: str, network: Services) -> None:
     settings = {"tls": True, "tls_verify": False, "sasl": mechanism, **LOGIN}
     async with network.running() as owner, joined(network.tls_port, Ears(), **settings) as bot:
         assert await account_of("Terra", owner) == "Account"
-        assert describe_presence(bot) == "Terra on #c of net, logged in as Account"
+        assert describe(bot) == "Terra on #c of net, logged in as Account"
 
 
 async def test_our_certificate_logs_us_in(network: Services, tmp_path: Path) -> None:

@@ -9,16 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harnesses.irc.transport.connection import BURST, RATE, SendQueue, TokenBucket, cost
-
-
-class Clock:
-    """A clock that stands until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.kit.clock import Seconds
 
 
 class Wire:
@@ -38,7 +29,7 @@ class Wire:
 def test_no_stretch_of_time_gets_more_than_the_bucket_holds(
     sizes: list[int], steps: list[float]
 ) -> None:
-    clock = Clock()
+    clock = Seconds()
     bucket, prices = TokenBucket(clock), [cost(size) for size in sizes]
     sent: list[tuple[float, float]] = []
     for step in [0.0, *steps]:
@@ -53,7 +44,7 @@ def test_no_stretch_of_time_gets_more_than_the_bucket_holds(
 
 @given(st.lists(st.integers(1, 512), min_size=1, max_size=40))
 def test_who_waits_as_told_may_send(sizes: list[int]) -> None:
-    clock = Clock()
+    clock = Seconds()
     bucket = TokenBucket(clock)
     for size in sizes:
         if delay := bucket.take(cost(size)):
