@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import ipaddress
 import ssl
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -247,7 +248,8 @@ class IrcConnection(asyncio.Protocol):
             "host": server,
             "port": port,
             "local_addr": (settings.bind, 0) if settings.bind else None,
-            "happy_eyeballs_delay": NEXT_ADDRESS_DELAY,
+            # The race of a single address would only take turns of the event loop.
+            "happy_eyeballs_delay": None if _is_address(server) else NEXT_ADDRESS_DELAY,
         }
         async with self._opening:
             if settings.socks5:
@@ -430,3 +432,11 @@ def explain(error: OSError | UnicodeError, port: int, encrypted: bool) -> str:
             "(often 6697), or tls = false"
         )
     return text
+
+
+def _is_address(server: str) -> bool:
+    try:
+        ipaddress.ip_address(server)
+    except ValueError:
+        return False
+    return True
