@@ -108,8 +108,8 @@ class Standby:
                     return started[-1]
 
                 try:
-                    if await self.try_acquire() or await self._stand_by(start):
-                        start(self._keep_leases())
+                    if await self.try_acquire() or await self.stand_by(start):
+                        start(self.keep_leases())
                         await run_active()
                 finally:
                     # Most of them run until cancelled, and the group waits for all its tasks.
@@ -128,7 +128,7 @@ class Standby:
 
     def background(self, services: BotServices, events: EventHandler) -> list[Work]:
         """Return the coroutines that feed `events` with the events of all networks."""
-        return [*self._connect(), self._pass_events_on(services, events)]
+        return [*self._connect(), self.pass_events_on(services, events)]
 
     async def try_acquire(self) -> bool:
         """Acquire the leases if nobody holds any of them; return whether we hold them now.
@@ -157,7 +157,7 @@ class Standby:
         networks = () if is_connected else self._networks.values()
         return [network.run(self.on_event) for network in networks]
 
-    async def _stand_by(self, start: Callable[[Work], asyncio.Task[None]]) -> bool:
+    async def stand_by(self, start: Callable[[Work], asyncio.Task[None]]) -> bool:
         """Stand by until we hold the leases; return False if we are told to stop before."""
         self._status.stand_by(f"stands by for {' '.join(self._networks)}")
         renewing = start(self._status.renew())
@@ -170,7 +170,7 @@ class Standby:
         follow(self._networks, await LiveSettings.load(self._database))
         for work in self._connect():
             start(work)
-        acquired, stopping = start(self._until_acquired(wanted)), start(told_to_stop())
+        acquired, stopping = start(self.until_acquired(wanted)), start(told_to_stop())
         await asyncio.wait({acquired, stopping}, return_when=asyncio.FIRST_COMPLETED)
         renewing.cancel()
         self._status.take_over()
@@ -183,7 +183,7 @@ class Standby:
         await asyncio.wait({stopping})
         return True
 
-    async def _until_acquired(self, wanted: Mapping[str, NetworkSettings]) -> None:
+    async def until_acquired(self, wanted: Mapping[str, NetworkSettings]) -> None:
         """Wait until we have acquired the leases, then claim the nicks of the `wanted` settings."""
         acquired = False
         while not acquired:
@@ -198,7 +198,7 @@ class Standby:
             network.claim_nick(wanted[name])
             network.recheck()
 
-    async def _keep_leases(self) -> None:
+    async def keep_leases(self) -> None:
         """Renew the leases until cancelled. Raises LeaseLost if another process holds one.
 
         While the database is unavailable the renewal is retried; once the leases have expired we
@@ -225,7 +225,7 @@ class Standby:
                     network.recheck()
             await asyncio.sleep(RENEW_INTERVAL)
 
-    async def _pass_events_on(self, services: BotServices, events: EventHandler) -> None:
+    async def pass_events_on(self, services: BotServices, events: EventHandler) -> None:
         """Process the events buffered during standby, then pass on live ones, until cancelled.
 
         The watermark up to which they are in the log is published in the leases, for a later
