@@ -218,6 +218,8 @@ def _weekday(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
         named = named if is_time else None
     if named is None:
         return None
+    if dated := _date_after(sentence, named[1]):
+        return dated
     day, end = _with_part(sentence, Day(weekday=int(named[0]), firm=firm), named[1])
     day = replace(day, of_next_week=bool(next_week), is_next=bool(this and this[0] == "next"))
     if week := sentence.after("next_week", end):
@@ -226,6 +228,19 @@ def _weekday(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
     if week and (week > end + 1 or goes_no_further(sentence, week)):
         return replace(day, weeks=1, firm=True), week
     return day, end
+
+
+def _date_after(sentence: Sentence, at: int) -> tuple[Day, int] | None:
+    """Read the date that says which of the weekdays before it is meant: "saturday the 9th"."""
+    start = at + (sentence.word(at) == ",")
+    if found := _date(sentence, start, False):
+        return _with_part(sentence, *found)
+    # "saturday 9.30" and "saturday 9." name a time of day.
+    found = _date(sentence, start, True)
+    if found is None or not found[0].is_of_any_month:
+        return None
+    is_clock = sentence.word(found[1] - 1) == "." and not sentence.word(found[1])
+    return None if is_clock else _with_part(sentence, *found)
 
 
 def _feast(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:

@@ -47,13 +47,16 @@ class ReminderCommands(MediumCommands[R]):
                 return PrivateReply(
                     "Cancelled." if cancelled else f"You have no reminder {number}."
                 )
-            case ["cancel", *words] if words:
-                asked = " ".join(words)
+            case ["cancel", *words]:
+                asked = " ".join(words)  # without any, the only one is meant
                 texts = await reminder_service.cancel_own(requester, asked)
-                if texts is None:
+                if texts is None and not asked:
+                    listed = await reminder_service.list_text(requester)
+                    reply = f"Which one? Cancel it by its number.\n{listed}"
+                elif texts is None:
                     reply = f"Several of your reminders match {asked}: cancel one by its number."
                 elif not texts:
-                    reply = f"You have no {'reminders' if asked == 'all' else 'such reminder'}."
+                    reply = f"You have no {'such reminder' if asked not in ('', 'all') else 'reminders'}."
                 elif len(texts) == 1:
                     reply = f"Cancelled: {texts[0]}"
                 else:

@@ -120,8 +120,8 @@ def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
         case "cancel_reminder":
             beside = words_beside_frame(reading.text, kind)
             what = beside if slots.number is None else str(slots.number)
-            # Without a name or a number they are listed: a vague wish cancels nothing.
-            words = f"cancel {what}" if what else ""
+            # Without a name or a number, only the one reminder that there is is cancelled.
+            words = f"cancel {what}".rstrip()
             is_whole = beside == "all" or (slots.number is not None and beside == what)
             return PlainCommand("reminders", words, () if is_whole else None)
         case "remember" if slots.words:

@@ -166,9 +166,13 @@ async def test_a_reminder_is_cancelled_by_any_form_of_one_of_its_words(tmp_path:
         await it.alice.ask(".remind in 2h call the plumber", "reminder 2")
         cancel = ".reminders cancel"
         assert "no such reminder" in await it.alice.told(f"{cancel} the soup")
+        await it.alice.ask(cancel, "Which one[?].*")
+        await it.alice.expect("2: .*: call the plumber")
         said_so = await it.alice.told(f"{cancel} brownie, they're out")
         assert said_so == "Cancelled: brownies in the oven"
         assert (await it.alice.told(".reminders")).startswith("2: ")
+        assert await it.alice.told(cancel) == "Cancelled: call the plumber"
+        assert await it.alice.told(cancel) == "You have no reminders."
 
 
 async def test_a_reminder_in_private_stays_private_and_of_who_is_not_logged_is_not_logged(

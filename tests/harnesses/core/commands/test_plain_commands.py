@@ -98,10 +98,10 @@ def test_what_a_command_takes_to_its_last_word_needs_no_model() -> None:
         assert plain_command(reading, CAPABLE), text
 
 
-def test_without_a_name_or_number_no_reminder_is_cancelled() -> None:
+def test_a_reminder_to_cancel_may_have_a_name_a_number_or_be_the_only_one() -> None:
     for text, words in (
-        ("never mind the reminder", ""),
-        ("cancel my reminder please", ""),
+        ("never mind the reminder", "cancel"),
+        ("cancel my reminder please", "cancel"),
         ("cancel all my reminders", "cancel all"),
         ("cancel reminder 3", "cancel 3"),
     ):
