@@ -17,7 +17,14 @@ from llm.client.profile import Profile
 from llm.log_questions import QuotedAnswer
 from llm.messages.errors import Unsure
 from llm.prompt.log_window import LogWindow
-from llm.reading.reading import FROM_HERE, OF_PLACE, Reading, Slots, asks_for_everybody
+from llm.reading.reading import (
+    CHAT,
+    FROM_HERE,
+    OF_PLACE,
+    Reading,
+    Slots,
+    asks_for_everybody,
+)
 from llm.reading.times import without_time
 from storage.chat_log import statistics
 from storage.chat_log.event import SPOKEN, Event, EventType
@@ -289,8 +296,9 @@ NOT_SAID = "I find nothing about that in the log here."
 _ASKED = frozenset({"follow_up", "general"})
 """The kinds of questions that a tiny model is asked: what follows up may be general, too."""
 _ABOUT = frozenset({"about_bot", "help"})
+_FELT = frozenset({"glad", "sad"})
+_SURELY_FELT = 0.6  # probability from which a statement is answered as one of joy or sorrow
 _ACTS = frozenset({"order", "tell", "schedule"})
-_TOLD = frozenset({"small_talk", "statement"})
 
 COURTESIES = {
     "hello": "Hello! Ask me something.",
@@ -302,6 +310,8 @@ COURTESIES = {
     "insult": "Sorry; my model is small. I am better at searching the log.",
     "laugh": ":)",
     "test": "Yes, I am here.",
+    "glad": "How nice! I am glad to hear that.",
+    "sad": "Oh dear. I am sorry to hear that.",
     "other": "I see.",
 }
 """Answers to small talk by its kind, for a tiny model."""
@@ -342,12 +352,10 @@ class HonestAnswerer:
             return None
         if not reading.kind or reading.is_one_of(_ASKED):
             return DirectAnswer(ONLY_ENGLISH, "honest") if reading.is_foreign else None
-        if reading.sure_kind == "small_talk":
-            text = COURTESIES.get(reading.courtesy, TAKEN_NOTE)
-        elif reading.is_one_of(_ABOUT):
+        if reading.is_one_of(_ABOUT):
             text = SELF
-        elif reading.is_one_of(_TOLD):
-            text = TAKEN_NOTE
+        elif reading.is_one_of(CHAT):
+            text = _courtesy(reading)
         elif reading.sure_kind == "remind":  # those that can be set are, before
             text = NO_REMINDERS if without_time(reading.slots.words) else NO_TIME
         elif reading.is_one_of(_ACTS):
@@ -358,6 +366,14 @@ class HonestAnswerer:
             searched = asked.log_window is not None and reading.is_one_of(FROM_HERE)
             text = NOT_SAID if searched else TOO_SMALL
         return DirectAnswer(text, "honest", reading.certainty)
+
+
+def _courtesy(reading: Reading) -> str:
+    """Return the answer to small talk, and to a statement of joy or sorrow."""
+    kind, share = reading.courtesy, reading.courtesies.get(reading.courtesy, 0.0)
+    is_felt = kind in _FELT and share >= _SURELY_FELT
+    is_answered = is_felt or reading.sure_kind == "small_talk"
+    return COURTESIES.get(kind, TAKEN_NOTE) if is_answered else TAKEN_NOTE
 
 
 @cache

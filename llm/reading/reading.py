@@ -343,14 +343,17 @@ FROM_HERE = (
 )
 """Kinds of questions that nobody elsewhere can answer."""
 
-OF_WORLD = frozenset({"follow_up", "general", "live"})
+OF_WORLD = frozenset({"follow_up", "general", "live", "time"})
 """Kinds to which a line that is only similar is no answer."""
 
 NOT_ASKED = frozenset(
     {"about_bot", "calculation", "creative", "dice", "help", "more", "order", "remind", "schedule"}
-    | {"small_talk", "statement", "stop", "tell", "text", "time"}
+    | {"small_talk", "statement", "stop", "tell", "text"}
 )
 """Kinds to which no line of the log is an answer."""
+
+CHAT = frozenset({"small_talk", "statement"})
+"""Kinds of sentences that ask for nothing."""
 
 _LONG = frozenset({"creative", "howto", "text", "page", "missed"})
 GOING_ON = frozenset({"follow_up", "more"})
@@ -385,7 +388,7 @@ class Reading:
             text,
             kinds,
             features.probabilities(weights.languages),
-            features.probabilities(weights.courtesies) if kind == "small_talk" else {},
+            features.probabilities(weights.courtesies) if kind in CHAT else {},
             read_slots(kind, text, around),
             vector,
         )
@@ -412,7 +415,7 @@ class Reading:
 
     @property
     def courtesy(self) -> str:
-        """The likeliest kind of small talk, "" if the sentence is none."""
+        """The likeliest kind of small talk, "" if the sentence is neither that nor a statement."""
         return _likeliest(self.courtesies)
 
     @property

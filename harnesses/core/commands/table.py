@@ -71,6 +71,7 @@ EXACT = {
 _ALARM = "the time is up"
 _CERTAIN = {"all": 0.7, "whole sentences": 0.9}
 """The least certainty by `Profile.shortcuts`."""
+_SURE_RECALL = 0.9  # certainty from which what names no known fact asks for all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +133,10 @@ def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
             is_note = told is not None and not told.key
             return PlainCommand("remember", note if is_note else slots.words, (slots.words,))
         case "recall":
-            key = _key_in(reading.text, facts)
-            return PlainCommand("recall", key, None) if key else PlainCommand("memory", "", None)
+            if key := _key_in(reading.text, facts):
+                return PlainCommand("recall", key, None)
+            # "which day am I on?" may ask the log instead.
+            return PlainCommand("memory", "", None) if reading.certainty >= _SURE_RECALL else None
         case "forget_fact":
             key = _key_in(reading.text, facts)
             return PlainCommand("forget", key, None) if key else None

@@ -61,6 +61,16 @@ async def test_small_talk_is_answered_by_its_kind() -> None:
         assert await answered(reading, AskedQuestion(profile=TINY)) == (text, "honest")
 
 
+async def test_a_statement_of_joy_or_sorrow_is_answered_if_it_surely_is_one() -> None:
+    for courtesy, share, text in (
+        ("sad", 0.8, COURTESIES["sad"]),
+        ("glad", 0.5, TAKEN_NOTE),
+        ("praise", 0.9, TAKEN_NOTE),
+    ):
+        reading = Reading("x", {"statement": 0.9}, courtesies={courtesy: share})
+        assert await answered(reading, AskedQuestion(profile=TINY)) == (text, "honest")
+
+
 async def test_what_may_be_small_talk_or_a_statement_is_not_taken_for_a_question() -> None:
     reading = Reading("my tooth hurts :(", {"small_talk": 0.49, "statement": 0.47, "text": 0.04})
     assert await answered(reading, AskedQuestion(profile=TINY)) == (TAKEN_NOTE, "honest")

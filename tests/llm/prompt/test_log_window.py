@@ -33,6 +33,8 @@ async def window(database: Database) -> LogWindow:
         ({}, True),  # not read
         ({"general": 0.8, "local": 0.15}, True),
         ({"general": 0.99, "local": 0.004}, False),
+        ({"time": 0.7, "local": 0.2}, True),  # "which days am I on?"
+        ({"time": 0.99, "local": 0.004}, False),
         ({"follow_up": 0.99, "local": 0.004}, False),
         ({"statement": 0.9}, False),
     ],

@@ -86,6 +86,12 @@ def test_a_capable_model_is_asked_what_may_be_more_than_a_command(kind: str, tex
     assert plain_command(reading, CAPABLE, FACTS) is None
 
 
+def test_only_who_surely_asks_for_their_facts_is_told_all_of_them() -> None:
+    for certainty, is_told in ((0.95, True), (0.75, False)):
+        found = plain_command(Reading("which day am i on", {"recall": certainty}), TINY, FACTS)
+        assert (found is not None) is is_told
+
+
 def test_what_a_command_takes_to_its_last_word_needs_no_model() -> None:
     for kind, text in (
         ("remind", "remind me in 20 minutes to check it"),
