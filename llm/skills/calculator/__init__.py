@@ -189,7 +189,7 @@ def _read_tables() -> Iterator[tuple[str, Unit]]:
 
 
 _UNITS = dict(_read_tables())
-_FOOT, _INCH = _UNITS["ft"], _UNITS["in"]
+_INCH = _UNITS["in"]
 
 
 def unit_of(name: str) -> Unit | None:
@@ -229,11 +229,11 @@ def conversion_in(asked: str, *, is_sure: bool = False) -> str | None:
     """
     sentence = Sentence(_GROUPS.sub("", asked))
     found, shown = _measures(sentence, is_sure), ""
-    if len(found) == 3 and (found[0][1], found[1][1]) == (_FOOT, _INCH):
-        feet, inches = found[0][0], found[1][0]
-        if feet is None or inches is None or inches >= 12:
-            return None
-        found, shown = [(feet * 12 + inches, _INCH), found[2]], f"{feet} ft {inches} in"
+    if len(found) == 3 and _is_part(found[1], found[0]):  # "5 ft 3 in", "7 lb 4 oz"
+        (many, large), (few, small) = found[:2]
+        assert many is not None and few is not None
+        shown = f"{_spell(many, large)} {_spell(few, small)}"
+        found = [(convert(many, large, small) + few, small), found[2]]
     if len(found) != 2:
         return None
     (first, unit), (second, other) = found
@@ -258,7 +258,8 @@ def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
             half = sentence.phrase("and_half", at)
             if half and number is not None:
                 number, at = number + Fraction(half[0]), half[1]
-            if not (is_linked or unit == _INCH) or unit in (each for _, each in found):
+            is_part = len(found) == 1 and _is_part((number, unit), found[0])
+            if not (is_linked or is_part or unit == _INCH) or unit in (each for _, each in found):
                 return []
             found.append((number, unit))
             number, is_linked = None, word == "in"
@@ -271,6 +272,14 @@ def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
         else:
             return []
     return found if number is None else []
+
+
+def _is_part(small: Measure, large: Measure) -> bool:
+    """Return whether a measure goes on with the units that make up one of another: "7 lb 4 oz"."""
+    (few, unit), (many, other) = small, large
+    if few is None or many is None or unit.measures != other.measures or unit.zero or other.zero:
+        return False
+    return few * unit.factor < other.factor
 
 
 def _count_at(sentence: Sentence, at: int) -> tuple[Fraction, int] | None:
@@ -296,12 +305,12 @@ def _sentence(value: Fraction, unit: Unit, to: Unit, shown: str = "") -> str | N
     leap = ""
     if "years" in (unit.shown, to.shown):
         leap = " (366 in a leap year)" if to.shown == "days" and value == 1 else " (of 365 days)"
-    one, other = (
-        f"{_format(number)} {each.singular if number == 1 else each.shown}"
-        for number, each in ((value, unit), (result, to))
-    )
     sign = "=" if Fraction(_format(result)) == result else "≈"
-    return f"{shown or one} {sign} {other}{leap}"
+    return f"{shown or _spell(value, unit)} {sign} {_spell(result, to)}{leap}"
+
+
+def _spell(number: Fraction, unit: Unit) -> str:
+    return f"{_format(number)} {unit.singular if number == 1 else unit.shown}"
 
 
 def _format(number: Fraction) -> str:
