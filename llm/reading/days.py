@@ -12,12 +12,13 @@ from llm.reading.vocabulary import Sentence
 
 _YEARS = range(1, 10_000)  # that a `date` may have
 _MAX_CLOCKS = 24  # in a list
+_FARTHEST = 450  # days: Fridays the 13th are up to 427 apart
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
     """A day as `words` name it: by its distance from today (`offset`), its `weekday` (0: Monday),
-    its date (without a month: any month), a `feast`, or as the end of this month (1) or year (12).
+    its date (without a month: any month, where a `weekday` may have to fit), a `feast`, or as the end of this month (1) or year (12).
 
     `weeks` are added to the coming weekday; `of_next_week` is the one of the next calendar week,
     and a weekday that `is_next` is not today. `part` is a part of the day, or "". Only a `firm` day
@@ -46,7 +47,7 @@ class Day:
     @property
     def is_weekday(self) -> bool:
         """True for a day such as "next friday"."""
-        return self.weekday is not None
+        return self.weekday is not None and not self.day
 
     def dates(self, today: date, *, past: bool = False) -> Iterator[date]:
         """Yield the dates that it may mean, the nearest first, from `today` on or, with `past`,
@@ -56,7 +57,8 @@ class Day:
             yield today + timedelta(days=self.offset)
         elif self.of_next_week:
             yield today + timedelta(days=7 - today.weekday() + (self.weekday or 0))
-        elif self.weekday is not None:
+        elif self.is_weekday:
+            assert self.weekday is not None
             ahead = sign * (self.weekday - today.weekday()) % 7
             first = self.weeks + (self.is_next and ahead == 0)
             yield from (today + sign * timedelta(days=ahead + 7 * n) for n in (first, first + 1))
@@ -70,8 +72,10 @@ class Day:
                 if found and (self.year or sign * (found - today).days >= 0):
                     yield found
         else:
-            nearby = (today + sign * timedelta(days=step) for step in range(366))
-            yield from (each for each in nearby if each.day == self.day)
+            nearby = (today + sign * timedelta(days=step) for step in range(_FARTHEST))
+            for each in nearby:
+                if each.day == self.day and self.weekday in (None, each.weekday()):
+                    yield each
 
     def nearest(self, today: date, *, past: bool = False) -> date | None:
         """Return the next such date or, with `past`, the last one; None if there is none. `today`
@@ -218,7 +222,7 @@ def _weekday(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
         named = named if is_time else None
     if named is None:
         return None
-    if dated := _date_after(sentence, named[1]):
+    if dated := _date_after(sentence, named[1], int(named[0])):
         return dated
     day, end = _with_part(sentence, Day(weekday=int(named[0]), firm=firm), named[1])
     day = replace(day, of_next_week=bool(next_week), is_next=bool(this and this[0] == "next"))
@@ -230,8 +234,8 @@ def _weekday(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
     return day, end
 
 
-def _date_after(sentence: Sentence, at: int) -> tuple[Day, int] | None:
-    """Read the date that says which of the weekdays before it is meant: "saturday the 9th"."""
+def _date_after(sentence: Sentence, at: int, weekday: int) -> tuple[Day, int] | None:
+    """Read the date that tells which of the weekdays before it is meant: "saturday the 9th"."""
     start = at + (sentence.word(at) == ",")
     if found := _date(sentence, start, False):
         return _with_part(sentence, *found)
@@ -239,8 +243,9 @@ def _date_after(sentence: Sentence, at: int) -> tuple[Day, int] | None:
     found = _date(sentence, start, True)
     if found is None or not found[0].is_of_any_month:
         return None
-    is_clock = sentence.word(found[1] - 1) == "." and not sentence.word(found[1])
-    return None if is_clock else _with_part(sentence, *found)
+    if sentence.word(found[1] - 1) == "." and not sentence.word(found[1]):
+        return None
+    return _with_part(sentence, replace(found[0], weekday=weekday), found[1])
 
 
 def _feast(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
