@@ -45,7 +45,7 @@ from storage.search.vectors import (
 
 SURE = 0.75
 """The score from which on a line is given as the answer."""
-PERHAPS = 0.2
+PERHAPS = 0.15
 """The score from which on a line is given as a possible answer."""
 
 _MAX_ANSWERS = 3  # lines that are shown for a text typed into a search
