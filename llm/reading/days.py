@@ -18,7 +18,8 @@ _FARTHEST = 450  # days: Fridays the 13th are up to 427 apart
 @dataclass(frozen=True, slots=True)
 class Day:
     """A day as `words` name it: by its distance from today (`offset`), its `weekday` (0: Monday),
-    its date (without a month: any month, where a `weekday` may have to fit), a `feast`, or as the end of this month (1) or year (12).
+    its date (without a month: any one, in which the `weekday` fits if there is one), a `feast`, or
+    as the end of this month (1) or year (12).
 
     `weeks` are added to the coming weekday; `of_next_week` is the one of the next calendar week,
     and a weekday that `is_next` is not today. `part` is a part of the day, or "". Only a `firm` day

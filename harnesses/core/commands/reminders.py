@@ -56,7 +56,8 @@ class ReminderCommands(MediumCommands[R]):
                 elif texts is None:
                     reply = f"Several of your reminders match {asked}: cancel one by its number."
                 elif not texts:
-                    reply = f"You have no {'such reminder' if asked not in ('', 'all') else 'reminders'}."
+                    is_named = asked not in ("", "all")
+                    reply = f"You have no {'such reminder' if is_named else 'reminders'}."
                 elif len(texts) == 1:
                     reply = f"Cancelled: {texts[0]}"
                 else:

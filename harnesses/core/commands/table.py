@@ -71,7 +71,7 @@ EXACT = {
 _ALARM = "the time is up"
 _CERTAIN = {"all": 0.7, "whole sentences": 0.9}
 """The least certainty by `Profile.shortcuts`."""
-_SURE_RECALL = 0.9  # certainty from which what names no known fact asks for all of them
+_SURE = 0.9  # certainty from which what names no fact or reminder means all, or the only one
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
         case "cancel_reminder":
             beside = words_beside_frame(reading.text, kind)
             what = beside if slots.number is None else str(slots.number)
-            # Without a name or a number, only the one reminder that there is is cancelled.
-            words = f"cancel {what}".rstrip()
+            # Without a name or a number, the only reminder is meant; an unsure wish lists them.
+            words = f"cancel {what}".rstrip() if what or reading.certainty >= _SURE else ""
             is_whole = beside == "all" or (slots.number is not None and beside == what)
             return PlainCommand("reminders", words, () if is_whole else None)
         case "remember" if slots.words:
@@ -136,7 +136,7 @@ def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
             if key := _key_in(reading.text, facts):
                 return PlainCommand("recall", key, None)
             # "which day am I on?" may ask the log instead.
-            return PlainCommand("memory", "", None) if reading.certainty >= _SURE_RECALL else None
+            return PlainCommand("memory", "", None) if reading.certainty >= _SURE else None
         case "forget_fact":
             key = _key_in(reading.text, facts)
             return PlainCommand("forget", key, None) if key else None

@@ -230,8 +230,8 @@ def conversion_in(asked: str, *, is_sure: bool = False) -> str | None:
     sentence = Sentence(_GROUPS.sub("", asked))
     found, shown = _measures(sentence, is_sure), ""
     if len(found) == 3 and _is_part(found[1], found[0]):  # "5 ft 3 in", "7 lb 4 oz"
-        (many, large), (few, small) = found[:2]
-        assert many is not None and few is not None
+        many, few = found[0][0] or Fraction(0), found[1][0] or Fraction(0)
+        large, small = found[0][1], found[1][1]
         shown = f"{_spell(many, large)} {_spell(few, small)}"
         found = [(convert(many, large, small) + few, small), found[2]]
     if len(found) != 2:

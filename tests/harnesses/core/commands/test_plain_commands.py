@@ -117,6 +117,8 @@ def test_a_reminder_to_cancel_may_have_a_name_a_number_or_be_the_only_one() -> N
         found = plain_command(reading, TINY)
         assert found
         assert (found.name, found.words) == ("reminders", words), text
+    unsure = plain_command(Reading("about my reminder", {"cancel_reminder": 0.75}), TINY)
+    assert unsure == PlainCommand("reminders", "", None)
 
 
 def test_what_names_no_key_is_a_note_and_a_time_zone_stays_a_fact() -> None:
