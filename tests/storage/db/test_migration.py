@@ -319,12 +319,15 @@ def test_a_later_migration_runs_once_in_both_databases(
     old_file: Path, old_schema: PostgresSchema, newer_folder: Path
 ) -> None:
     query = "SELECT name FROM ponds WHERE name = 'SQLITE' OR name = 'POSTGRES'"
+    new_file = newer_folder / "new.db"
     for _ in range(2):
-        _migrate_file(old_file, newer_folder)
+        for path in (old_file, new_file):
+            _migrate_file(path, newer_folder)
         _migrate_schema(old_schema, newer_folder)
-    with closing(sqlite3.connect(old_file)) as file:
-        assert file.execute(query).fetchall() == [("sqlite",)]
-        assert file.execute("PRAGMA user_version").fetchone() == (LATER,)
+    for path in (old_file, new_file):
+        with closing(sqlite3.connect(path)) as file:
+            assert file.execute(query).fetchall() == [("sqlite",)]
+            assert file.execute("PRAGMA user_version").fetchone() == (LATER,)
     with psycopg.connect(old_schema.url) as raw:
         raw.execute("SET search_path = terrarium_irc, public")
         assert raw.execute(query.encode()).fetchall() == [("postgres",)]
