@@ -21,7 +21,6 @@ from agent_server.routes import (
 from agent_server.routes.anthropic_api import routes as anthropic_api
 from agent_server.routes.dependencies import ServerState
 from agent_server.routes.responses_api import routes as responses_api
-from agent_server.schemas.responses import ErrorBody, error_answers
 
 ROUTES = (
     chat,
@@ -40,7 +39,8 @@ ROUTES = (
 def mount(app: FastAPI, state: ServerState) -> None:
     """Mount all endpoints and error handlers."""
     app.state.server = state
+    # Not by `include_router`, which makes all of these routes anew, while the first request waits.
     for routes in ROUTES:
-        app.include_router(routes.router, responses=error_answers(ErrorBody))
+        app.router.routes += routes.router.routes
     for kind in (ApiError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, respond_with_error)

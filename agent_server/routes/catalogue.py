@@ -11,8 +11,9 @@ from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.catalogue import CatalogueEntry
 from agent_server.model_catalogue.machine import Machine
 from agent_server.routes.dependencies import Context, Server
+from agent_server.schemas.responses import ERRORS
 
-router = APIRouter()
+router = APIRouter(responses=ERRORS)
 
 
 class CatalogueModel(BaseModel):

@@ -21,9 +21,9 @@ from agent_server.metering.request_context import HEADERS
 from agent_server.routes.dependencies import BodyRoute, Context, Server
 from agent_server.schemas.chat import ChatRequest, GenerateRequest
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer, assemble
-from agent_server.schemas.responses import GenerateResponse, answers
+from agent_server.schemas.responses import ERRORS, GenerateResponse, answers
 
-router = APIRouter(prefix="/v1", route_class=BodyRoute)
+router = APIRouter(prefix="/v1", route_class=BodyRoute, responses=ERRORS)
 
 
 @router.post(

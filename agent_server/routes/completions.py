@@ -19,10 +19,10 @@ from agent_server.http.responses import Events, openai_events, respond
 from agent_server.metering.request_context import HEADERS
 from agent_server.routes.dependencies import BodyRoute, Context, Server
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer, assemble
-from agent_server.schemas.responses import answers
+from agent_server.schemas.responses import ERRORS, answers
 from agent_server.schemas.texts import CompletionRequest
 
-router = APIRouter(prefix="/v1", route_class=BodyRoute)
+router = APIRouter(prefix="/v1", route_class=BodyRoute, responses=ERRORS)
 
 OBJECT_TYPE = "text_completion"
 

@@ -10,10 +10,10 @@ from agent_server.engines.embeddings import NAME
 from agent_server.http.responses import JsonBody, cancel_on_disconnect
 from agent_server.metering.request_context import HEADERS
 from agent_server.routes.dependencies import EMBEDDINGS_PATH, BodyRoute, Context, Server
-from agent_server.schemas.responses import answers
+from agent_server.schemas.responses import ERRORS, answers
 from agent_server.schemas.texts import EmbeddingsRequest
 
-router = APIRouter(route_class=BodyRoute)
+router = APIRouter(route_class=BodyRoute, responses=ERRORS)
 
 
 @router.post(

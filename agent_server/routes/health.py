@@ -7,9 +7,10 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from agent_server.routes.dependencies import Server
+from agent_server.schemas.responses import ERRORS
 from agent_server.tendril_registry import TendrilCollector
 
-router = APIRouter()
+router = APIRouter(responses=ERRORS)
 
 
 @router.get("/health")

@@ -14,9 +14,9 @@ from agent_server.engines.embeddings_child import MAX_TEXT_TOKENS
 from agent_server.http.responses import JsonBody
 from agent_server.routes.dependencies import BodyRoute, Context, Server, ServerState
 from agent_server.schemas.chat import PromptFields, TokenizePrompt
-from agent_server.schemas.responses import ModelList, ModelObject, TokenizeResponse, answers
+from agent_server.schemas.responses import ERRORS, ModelList, ModelObject, TokenizeResponse, answers
 
-router = APIRouter(route_class=BodyRoute)
+router = APIRouter(route_class=BodyRoute, responses=ERRORS)
 
 Countable = Annotated[
     Annotated[PromptFields, Tag("chat body")] | Annotated[TokenizePrompt, Tag("text body")],

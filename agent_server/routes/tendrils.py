@@ -9,9 +9,10 @@ from pydantic import BaseModel
 
 from agent_server.errors import Forbidden, InvalidRequest
 from agent_server.routes.dependencies import Context, Server
+from agent_server.schemas.responses import ERRORS
 from agent_server.tendril_registry import MAX_TENDRILS, TendrilObject, TendrilReport
 
-router = APIRouter()
+router = APIRouter(responses=ERRORS)
 
 Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="the tendril's name")]
 

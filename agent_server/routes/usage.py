@@ -11,10 +11,11 @@ from pydantic import BaseModel, Field
 
 from agent_server.errors import EngineUnavailable, InvalidRequest
 from agent_server.routes.dependencies import Context, Server
+from agent_server.schemas.responses import ERRORS
 from storage.db.errors import Unavailable
 from storage.usage.usage import UsageAmount
 
-router = APIRouter()
+router = APIRouter(responses=ERRORS)
 
 DEFAULT_DAYS = 30
 """Number of days in the answer by default."""

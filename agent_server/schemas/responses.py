@@ -137,9 +137,14 @@ def answers(body: type[BaseModel] | str, *, stream: bool = False) -> Documented:
     return documented
 
 
-def error_answers(model: type[BaseModel]) -> Documented:
-    """Return the `responses` of every route for errors."""
+def _error_answers(model: type[BaseModel]) -> Documented:
     return {
         "4XX": {"model": model, "description": "The request cannot be honoured"},
         "5XX": {"model": model, "description": "The server or its engine cannot now"},
     }
+
+
+ERRORS = _error_answers(ErrorBody)
+"""The `responses` of every route for errors."""
+ANTHROPIC_ERRORS = _error_answers(AnthropicErrorBody)
+"""The `responses` of the routes of Anthropic's API for errors."""

@@ -121,12 +121,15 @@ def create_app(state: AppState) -> FastAPI:
         )
     for kind in (HTTPException, RequestValidationError, BadCursor, ServerAway, Exception):
         app.add_exception_handler(kind, _answer_error)
-    # Only for the OpenAPI description; `SecurityMiddleware` checks the token.
-    described = [Depends(HTTPBearer(auto_error=False))] if state.tokens.is_required else []
-    app.include_router(api.router, dependencies=described)
-    app.include_router(api.health)
-    for router in PAGES:
-        app.include_router(router)
+    # `include_router` makes all routes anew, while the first request waits: only where they differ.
+    routers = [api.health, *PAGES]
+    if state.tokens.is_required:
+        # Only for the OpenAPI description; `SecurityMiddleware` checks the token.
+        app.include_router(api.router, dependencies=[Depends(HTTPBearer(auto_error=False))])
+    else:
+        routers.insert(0, api.router)
+    for router in routers:
+        app.router.routes += router.routes
     app.router.routes.append(Route(PATH, mcp))
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.add_api_route(

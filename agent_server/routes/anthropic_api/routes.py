@@ -14,11 +14,9 @@ from agent_server.routes.anthropic_api.builder import MessageBuilder
 from agent_server.routes.anthropic_api.request import CountTokensRequest, MessagesRequest
 from agent_server.routes.dependencies import BodyRoute, Context, Server
 from agent_server.schemas.chat_answer import ChunkMeta
-from agent_server.schemas.responses import AnthropicErrorBody, InputTokens, answers, error_answers
+from agent_server.schemas.responses import ANTHROPIC_ERRORS, InputTokens, answers
 
-router = APIRouter(
-    prefix="/v1/messages", responses=error_answers(AnthropicErrorBody), route_class=BodyRoute
-)
+router = APIRouter(prefix="/v1/messages", route_class=BodyRoute, responses=ANTHROPIC_ERRORS)
 
 
 @router.post(

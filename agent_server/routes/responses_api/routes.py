@@ -17,9 +17,9 @@ from agent_server.routes.dependencies import BodyRoute, Context, Server
 from agent_server.routes.responses_api.builder import ResponseBuilder
 from agent_server.routes.responses_api.request import ResponseRequest, as_messages
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
-from agent_server.schemas.responses import DeletedResponse, answers
+from agent_server.schemas.responses import ERRORS, DeletedResponse, answers
 
-router = APIRouter(prefix="/v1/responses", route_class=BodyRoute)
+router = APIRouter(prefix="/v1/responses", route_class=BodyRoute, responses=ERRORS)
 
 OBJECT = "https://platform.openai.com/docs/api-reference/responses/object"
 
