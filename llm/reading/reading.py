@@ -45,9 +45,19 @@ WEIGHTS = Path(__file__).with_name("weights.json")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _PIECE = 4  # letters
 
-Rows = Mapping[str, Sequence[float]]
-"""The weights of one multinomial logistic regression by label: those of the embedding, the bias,
-and those of the buckets."""
+
+@dataclass(frozen=True, slots=True)
+class LabelWeights:
+    """The weights of a label: those of the embedding and the bias, and those of the buckets, which
+    are to be multiplied by `scale`."""
+
+    embedding: Sequence[float]
+    buckets: Sequence[int]
+    scale: float
+
+
+Rows = Mapping[str, LabelWeights]
+"""The weights of one multinomial logistic regression by label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +90,9 @@ class Features:
     def probabilities(self, rows: Rows) -> dict[str, float]:
         """Return the probability of each label."""
         value = PIECES_LENGTH / math.sqrt(len(self.buckets) or 1)
-        places = [DIMENSIONS + 1 + bucket for bucket in self.buckets]
         scores = {
-            label: sum(map(mul, row, self.embedding)) + value * sum(row[each] for each in places)
+            label: sum(map(mul, row.embedding, self.embedding))
+            + value * row.scale * sum(row.buckets[each] for each in self.buckets)
             for label, row in rows.items()
         }
         highest = max(scores.values())
@@ -119,13 +129,12 @@ def classifier() -> Classifier:
     return Classifier(stored["mean"], kinds, languages, courtesies)
 
 
-def _row(packed: str) -> Sequence[float]:
+def _row(packed: str) -> LabelWeights:
     """Unpack the weights of a label: those of the embedding and the bias as little-endian floats of
-    half precision, a float by which those of the buckets are to be multiplied, and these, a signed
-    byte each."""
+    half precision, the scale as a float, and those of the buckets, a signed byte each."""
     raw = base64.b64decode(packed)
     *embedding, scale = struct.unpack_from(f"<{DIMENSIONS + 1}ef", raw)
-    return array("f", [*embedding, *(scale * each for each in array("b", raw[-BUCKETS:]))])
+    return LabelWeights(embedding, array("b", raw[-BUCKETS:]), scale)
 
 
 # Unlike a token of `vocabulary`, a word keeps a nick whole: "ada|away", "keith_w".

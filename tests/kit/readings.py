@@ -11,7 +11,7 @@ from llm.reading.reading import DIMENSIONS, classifier
 def embedding_of(kind: str) -> Sequence[float]:
     """Return a vector that the classifier reads as `kind`, in English."""
     read = classifier()
-    both = zip(read.kinds[kind], read.languages["en"], strict=True)
+    both = zip(read.kinds[kind].embedding, read.languages["en"].embedding, strict=True)
     weights = [a + b for a, b in both][:DIMENSIONS]
     length = math.hypot(*weights)
     return [mean + weight / length for mean, weight in zip(read.mean, weights, strict=True)]
