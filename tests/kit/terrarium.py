@@ -50,7 +50,8 @@ async def terrarium_up(data: Path, **environment: str) -> AsyncIterator[Up]:
     On exit, stops it and asserts that it exits with status 0, and all its descendants have ended.
     """
     ports = {name: str(free_port()) for name in ("SERVER_PORT", "WEB_PORT", "UP_IRC_PORT")}
-    settings = {**ports, **environment}
+    # Several threads of an engine would busy-wait for each other (tests/kit/engine.py).
+    settings = {**ports, "MODEL_THREADS": "1", **environment}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "harnesses.cli", "up", "--data", str(data)),
         env=environment_without_settings() | settings,
