@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
-EXAMPLES = 10  # of each endpoint, right ones and wrong ones, always the same
+EXAMPLES = 5  # of each endpoint, right ones and wrong ones, always the same
 
 
 def ask_everything(url: str, send: Callable[[Case[Any], bool], None], but: str = "") -> set[str]:

@@ -321,7 +321,7 @@ ACTIONS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(actions=ACTIONS, last=st.integers(0, 5), window=st.sampled_from([1_000, 3_000, 100_000]))
 async def test_whoever_asks_the_prompt_is_sound(
     actions: list[tuple[str, str]], last: int, window: int, tmp_path_factory: pytest.TempPathFactory

@@ -1,9 +1,13 @@
-"""Several worker processes share the jobs of a store, and are killed over and over."""
+"""Several worker processes share the jobs of a store, and are killed over and over.
+
+`KILLS=200` kills as many, and gives them as many more jobs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import random
 import signal
 from collections import Counter
@@ -25,10 +29,11 @@ from terrarium.clock import SystemClock
 from tests.kit.patience import PATIENCE
 from tests.kit.stores import Stores
 
-JOBS = 800
-WORKERS, KILLS, KILLED_AT_ONCE = 4, 5, 2
+WORKERS, KILLED_AT_ONCE = 4, 2
+KILLS = int(os.environ.get("KILLS", "10")) // KILLED_AT_ONCE
+JOBS = 80 * KILLS
 AT_ONCE = 4  # jobs of one worker
-CLAIMED = 400  # jobs that are claimed and not done
+CLAIMED = 200  # jobs that are claimed and not done
 DUE = datetime(2100, 1, 1, tzinfo=UTC)  # when all that waits is due
 PLACE = Place("irc", "#terrarium")
 CONTEXT = multiprocessing.get_context("forkserver")
