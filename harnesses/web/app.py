@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
 
 import structlog
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,7 +35,6 @@ from harnesses.web.auth.middleware import (
 )
 from harnesses.web.mcp.endpoint import PATH, McpEndpoint
 from harnesses.web.pages import (
-    attention,
     channel,
     chat,
     jobs,
@@ -44,7 +42,6 @@ from harnesses.web.pages import (
     memory,
     operation,
     overview,
-    research,
     runs,
     search,
     setup,
@@ -55,6 +52,7 @@ from terrarium import __version__
 
 _GZIP_LEVEL = 5  # half the time of the highest level for nearly the same size
 _MIN_BYTES = 1000  # shorter bodies are not compressed
+_SOON = {"Retry-After": "5"}  # seconds
 _log = structlog.get_logger()
 _STATIC = Path(__file__).parent / "static"
 _ABOUT = """The log of the public channels: read it, search it, or follow it live.
@@ -72,10 +70,8 @@ _ADVICE = {
     413: TOO_LONG,
 }
 _SITE = (
-    *(attention, overview, channel, statistics, search, feeds, chat, jobs, memory, login, runs),
-    operation,
-    research,
-    setup,
+    *(overview, channel, statistics, search, feeds, chat, jobs, memory),
+    *(login, runs, operation, setup),
 )
 PAGES = tuple(part.router for part in _SITE)
 
@@ -83,19 +79,13 @@ PAGES = tuple(part.router for part in _SITE)
 def create_app(state: AppState) -> FastAPI:
     """Return the ASGI application over `state`, whose MCP endpoint runs in its lifespan."""
     mcp = McpEndpoint()
-
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with mcp.running(state):
-            yield
-
     app = FastAPI(
         title="Terrarium log",
         description=_ABOUT,
         version=__version__,
         docs_url=None,  # FastAPI's pages load scripts from a CDN, which our CSP forbids
         redoc_url=None,
-        lifespan=lifespan,
+        lifespan=lambda _app: mcp.running(state),
     )
     app.state.app_state = state
     # The last one added is the outermost. CORS comes before the token check, because preflights
@@ -219,42 +209,41 @@ class ETag:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     """Answer with an HTML page for browsers, with JSON for all other clients."""
-    path, param = request.scope["path"], None
+    path, param, headers = request.scope["path"], None, {}
     match error:
         case HTTPException(status_code=HTTPStatus.UNAUTHORIZED):
             return ask_to_log_in(request)
         case HTTPException():
             status, kind, message = HTTPStatus(error.status_code), "", str(error.detail)
+            headers = dict(error.headers or {})
             if message in (status.phrase, "Content Too Large"):  # Starlette's default, not our text
                 message = _ADVICE.get(status, message)
-        case RequestValidationError() | BadCursor():
+        case BadCursor():
+            status, kind, param = HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_request", "cursor"
+            message = f"cursor: {error}"
+        case RequestValidationError():
             status, kind = HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_request"
-            problems = [{"loc": ("query", "cursor"), "msg": str(error), "type": "cursor"}]
-            if isinstance(error, RequestValidationError):
-                problems = list(error.errors())
-            names = [".".join(map(str, each["loc"][1:])) or "request body" for each in problems]
-            explained = []
-            for name, each in zip(names, problems, strict=True):
+            problems = {}
+            for each in error.errors():
                 text = str(each["msg"]).removeprefix("Value error, ")
                 if str(each["type"]).startswith("date"):  # pydantic describes its parser
                     text = "write a day as 2026-03-01"
                 if each["type"] == "timezone_aware":
                     text += ", for example a Z at the end"
-                explained.append(f"{name}: {text}")
-            message, param = "; ".join(explained), names[0]
+                problems[".".join(map(str, each["loc"][1:])) or "request body"] = text
+            message = "; ".join(f"{name}: {text}" for name, text in problems.items())
+            param = next(iter(problems))
         case ServerAway():
             _log.warning("web.unavailable", path=path, error=str(error))
             status, kind = HTTPStatus.SERVICE_UNAVAILABLE, "unavailable"
-            message = "The log cannot be read now; try again in a moment."
+            message, headers = "The log cannot be read now; try again in a moment.", _SOON
         case _:
             _log.error("web.request_failed", path=path, error=type(error).__name__)
             status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error"
             message = (
                 "An internal error occurred; the web tendril has logged the details. Try again."
             )
-    response = refuse(request, status, message, kind=kind, param=param)
-    if kind == "unavailable":
-        response.headers["retry-after"] = "5"
+    response = refuse(request, status, message, headers, kind=kind, param=param)
     if kind == "internal_error":
         # Starlette handles it outside all middleware, so `SecurityMiddleware` does not see this.
         add_security_headers(response.headers)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 
-from harnesses.core.addresses import irc_networks
 from harnesses.core.chat import DirectChat
 from harnesses.core.commands.request import TokenBuckets
+from harnesses.core.jobs import open_stores
 from harnesses.core.tendril.base import Tendril
-from harnesses.web.auth.login_delays import LoginDelays
-from harnesses.web.auth.tokens import AccessTokens, Viewer
+from harnesses.web.auth.tokens import AccessTokens, LoginDelays, Viewer
 from harnesses.web.settings import WebSettings
 from storage.chat_log import arrivals
-from storage.chat_log.arrivals import LogEnd
-from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import Event, Place, Scope
-from storage.chat_log.event_table import channels_in
+from storage.chat_log.event import Event, Scope
+from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.queues.pastes import Pastes
 from storage.queues.reports import Reports
@@ -59,8 +57,7 @@ class ChangeNotifier:
         while not self._closed:
             changed = self._changed  # as in `LogChangeNotifier.events`
             yield
-            if not self._closed:
-                await changed.wait()
+            await changed.wait()
 
     def _wake(self) -> None:
         # Each change has its own Event: a single one would need to be cleared by some reader, which
@@ -82,16 +79,26 @@ class LogChangeNotifier(ChangeNotifier):
         """Yield the events that match `query` and arrived after its `after_id`, as they arrive.
 
         They come in order of arrival, but if `after_id` has no arrival position, older ones come
-        first, by id. Ends after `close`, or when there are new events but `is_open` returns False.
+        first, by id. Ends after `close`, or when there are events but `is_open` returns False.
         """
         position = await self._log.read(arrivals.position_of, query.after_id or 0)
         if position is None:
             # The end is read before the history, so that events which arrive in between are not
             # missed: they follow as arrivals.
             end = await self._log.read(arrivals.end)
-            position = end.position
-            async for event in self._between(query, end, is_open):
-                yield event
+            position, missed = end.position, replace(query, before_id=end.newest_id + 1)
+            async for events in self._log.pieces(missed):
+                if self._closed or not await is_open():
+                    return
+                # Ids follow the times of events, so one that has arrived since may be among them.
+                # It is left out here, as it follows as an arrival.
+                ids = frozenset(event.id for event in events)
+                piece = replace(missed, ids=ids, limit=len(ids))
+                since = await self._log.read(arrivals.after, piece, position)
+                late = {event.id for event in since.events}
+                for event in events:
+                    if event.id not in late:
+                        yield event
         query = replace(query, after_id=None, limit=_BATCH_SIZE)
         while not self._closed:
             changed = self._changed  # taken before reading: a change during it sets this one
@@ -102,30 +109,8 @@ class LogChangeNotifier(ChangeNotifier):
                 return
             for event in found.events:
                 yield event
-            if len(found.events) < _BATCH_SIZE and not self._closed:
+            if len(found.events) < _BATCH_SIZE:
                 await changed.wait()
-
-    async def _between(
-        self, query: Query, end: LogEnd, is_open: Callable[[], Awaitable[bool]]
-    ) -> AsyncIterator[Event]:
-        """Yield the matching events that arrived before `end`, oldest first, while `is_open`."""
-        position = query.after_id or 0
-        while not self._closed and await is_open():
-            piece = replace(
-                query, after_id=position, before_id=end.newest_id + 1, limit=_BATCH_SIZE
-            )
-            found = await self._log.find(piece, newest=False)
-            # Ids follow the times of events, so one that has arrived since may be among them. It
-            # is left out here, as it follows as an arrival.
-            ids = frozenset(event.id for event in found)
-            since = await self._log.read(arrivals.after, replace(piece, ids=ids), end.position)
-            late = {event.id for event in since.events}
-            for event in found:
-                position = event.id
-                if event.id not in late:
-                    yield event
-            if len(found) < _BATCH_SIZE:
-                return
 
 
 class AppState:
@@ -154,31 +139,14 @@ class AppState:
         self.notifier.close()
         self.turns.close()
 
-    async def place_to_speak(self, viewer: Viewer, channel: str) -> Place:
-        """Return the channel that a name means, on which a viewer may have us say something. Raises
-        HTTPException: 401, 403, 404 if we are not on its network or know no such channel, 422."""
-        if not viewer.is_authenticated:
-            raise HTTPException(401)
-        if not viewer.may_say:
-            raise HTTPException(
-                403,
-                "This token may not say anything: the operator of this site can set say = true in"
-                " its table [web.tokens.NAME] or [web.accounts.NAME].",
-            )
-        try:
-            wanted = Query(scope=viewer.scope).in_channel(ChannelName.parse_channel(channel))
-        except ValueError as error:
-            raise HTTPException(422, f"channel: {error}") from error
-        seen = await self.log.read(channels_in, wanted)
-        there = irc_networks(self.tendril.config)
-        found = [row for row in seen.rows.values() if row["network"] in there]
-        if len(found) > 1:
-            raise HTTPException(422, f"channel: {channel} is on several networks; name one of them")
-        if not found:
-            raise HTTPException(
-                404, f"Terrarium is on no channel {channel} that you may read; see /api/channels."
-            )
-        return Place(found[0]["network"], found[0]["name"])
+    def stores(self) -> AbstractAsyncContextManager[Mapping[str, Database]]:
+        """Open the stores of all tendrils, by the tendril's name. Raises StorageError."""
+        return open_stores(self.tendril.config, self.tendril.database, self.log.database)
+
+    async def lines(self, scope: Scope, ids: Collection[int]) -> dict[int, Event]:
+        """Return the lines with these ids that are in a scope. Raises StorageError."""
+        query = Query(scope=scope, ids=frozenset(ids), limit=len(ids))
+        return {event.id: event for event in await self.log.find(query)} if ids else {}
 
     def site_url(self, request: Request) -> str:
         """Return the URL with which links to the site begin, for readers elsewhere."""

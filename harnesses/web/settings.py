@@ -166,20 +166,23 @@ class WebSettings(Settings):
             )
         return self
 
+    def _secrets(self) -> dict[str, SecretStr]:
+        """Return all tokens, by the names of their keys or tables."""
+        own = {} if self.token is None else {"token": self.token}
+        tokens = {f"tokens.{name}": each.token for name, each in self.tokens.items()}
+        return own | tokens | {f"accounts.{n}": each.token for n, each in self.accounts.items()}
+
     @model_validator(mode="after")
     def _accounts_differ(self) -> Self:
-        known: dict[object, str] = {
-            each.token: f"tokens.{name}" for name, each in self.tokens.items()
-        }
-        known[self.token] = "token"
-        for name, account in self.accounts.items():
-            for mark in (account.token, name.lower()):  # memory folds the case of names
-                if other := known.get(mark):
+        known: dict[object, str] = {}
+        for name, secret in self._secrets().items():
+            for mark in (secret, name.lower()):  # memory folds the case of names
+                other = known.setdefault(mark, name)
+                if other != name and name.startswith("accounts."):
                     raise ValueError(
-                        f"accounts.{name} has the same token as {other}, or the same name but for"
-                        f" case, so nobody could tell them apart; {_ADVICE}"
+                        f"{name} has the same token as {other}, or the same name but for case, so"
+                        f" nobody could tell them apart; {_ADVICE}"
                     )
-                known[mark] = f"accounts.{name}"
         return self
 
     @model_validator(mode="after")
@@ -187,11 +190,7 @@ class WebSettings(Settings):
         public = urlsplit(self.public_url).hostname if self.public_url else None
         if is_loopback(self.host) and (public is None or is_loopback(public)):
             return self  # only this machine can reach the site, directly or through a proxy
-        secrets = {f"tokens.{name}": each.token for name, each in self.tokens.items()}
-        secrets |= {f"accounts.{name}": each.token for name, each in self.accounts.items()}
-        if self.token is not None:
-            secrets["token"] = self.token
-        for name, secret in secrets.items():
+        for name, secret in self._secrets().items():
             if is_short(secret):
                 raise ValueError(
                     f"{name} has fewer than {MIN_SECRET_LENGTH} characters, and others can reach"

@@ -1,4 +1,5 @@
-"""The people of the pages: those signed in, or else browsers that only a cookie identifies.
+"""The people of the pages: those signed in, or else browsers that only a cookie identifies; and
+their conversations, and those of MCP clients, with the model.
 
 As on IRC, a person is their account, or else a mask: here the random value of the cookie is the
 host. Their room in memory is named after it, as that of any private conversation.
@@ -8,29 +9,41 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
-from fastapi import Depends
-from starlette.requests import Request
-from starlette.responses import Response
+from fastapi import Depends, Request, Response
 
+from harnesses.core.chat import ask_later
 from harnesses.core.permalinks import short_link
-from harnesses.core.services.reminders import Requester
+from harnesses.core.services.peers import Origin
+from harnesses.core.services.question_tools import Door
+from harnesses.core.services.reminders import Requester, RunOutcome
 from harnesses.core.services.shared_log import room_name
+from harnesses.core.tendril.base import Tendril
+from harnesses.core.tendril.status import web_address
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.web.app_state import ViewerDep
 from harnesses.web.auth.tokens import Viewer
 from harnesses.web.rendering.view import keep
 from llm.log_questions import Link
-from storage.chat_log.event import Identity, Place, Scope
+from llm.skills.registry import TEACH
+from storage.chat_log.event import Identity, Place, Scope, is_private
 from storage.chat_log.opt_outs import person_of
-from storage.queues.reminders import Owner
+from storage.memory.conversations import Turn
+from storage.queues.reminders import Owner, Reminder
 
 COOKIE = "terrarium_chat"
 NETWORK = "web"
+FIRST = "0"
+"""The name of the conversation that a visitor has had before there were several."""
 VISITOR = "visitor"
 """The nick of whoever has not signed in by name."""
 
+DUE = "(A reminder of mine is due.)"
+"""The question of a turn that holds a reminder: so the model knows what it has said unasked."""
+
+_RIGHTS = frozenset({TEACH})
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -87,7 +100,11 @@ class Visitor:
 
     def conversation(self, name: str) -> str:
         """Return the key of one of their conversations, which nobody else can name."""
-        return f"{self.room}/{name}" if name else self.room
+        return self.room if name == FIRST else f"{self.room}/{name}"
+
+    def name_of(self, key: str) -> str:
+        """Return the name of one of their conversations from its key."""
+        return key.removeprefix(self.room).lstrip("/") or FIRST
 
     def welcome(self, request: Request, response: Response) -> Response:
         """Give a new browser its cookie; return the response."""
@@ -107,10 +124,70 @@ def visitor_of(request: Request, viewer: ViewerDep) -> Visitor:
     return Visitor(viewer, Identity(VISITOR, "browser", host), is_new)
 
 
+VisitorDep = Annotated[Visitor, Depends(visitor_of)]
+
+
 def quote_link(address: str | None) -> Link:
     """Return what links to a quoted line in an answer, which is Markdown: to the pages at an
     `address`, or to these."""
     return lambda event: f"[→]({address or ''}{short_link(event)})"
 
 
-VisitorDep = Annotated[Visitor, Depends(visitor_of)]
+def visitor_turn(
+    tendril: Tendril,
+    visitor: Visitor,
+    conversation: str,
+    text: str,
+    address: str,
+    *,
+    can_remind: bool = False,
+) -> TurnRequest:
+    """Return the turn of a question of a visitor at a network `address`. Their tools are confined
+    to what they may read; those of reminders need a person who comes back."""
+    scope = visitor.viewer.scope
+    door = Door(
+        log=tendril.log.tools_within(scope),
+        address=lambda: web_address(tendril.config),
+        requester=visitor.requester if can_remind else None,
+        room=visitor.room,
+        who=visitor.who.nick,
+    )
+    return TurnRequest(
+        conversation=conversation,
+        who=visitor.who.nick,
+        text=text,
+        person=visitor.person,
+        room=visitor.room,
+        budget_owner=visitor.viewer.account or address,
+        tools=tendril.tools_for(door),
+        log_window=tendril.log.view(scope, visitor.who, quote_link(web_address(tendril.config))),
+        rights=lambda: _RIGHTS,
+        private=True,
+        origin=Origin(tendril.name, visitor.who, scope),
+    )
+
+
+async def put_reminder(tendril: Tendril, place: Place, text: str) -> bool:
+    """Put a reminder into the conversation in a private place, where its owner reads it; return
+    False for a channel. Raises StorageError."""
+    if not is_private(place.channel):
+        return False
+    due = {"role": "user", "name": place.channel, "content": DUE}
+    turn = Turn(0, tendril.clock.now(), (due, {"role": "assistant", "content": text}))
+    room = room_name(place)
+    await tendril.conversations.add(room, turn, room=room, person=place.channel)
+    return True
+
+
+async def ask_visitor_later(tendril: Tendril, scope: Scope, reminder: Reminder) -> RunOutcome:
+    """Put the scheduled question of a visitor, who may read a scope, to the model; its answer is
+    read in their conversation."""
+
+    async def keep(result: TurnResult) -> bool:
+        return True  # the conversation remembers it
+
+    owner = reminder.owner
+    who = Identity(owner.nick, owner.user, owner.host, owner.account)
+    visitor = Visitor(Viewer(scope), who)
+    turn = visitor_turn(tendril, visitor, visitor.room, reminder.text, "")
+    return await ask_later(tendril, reminder, replace(turn, deliver=keep))

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Annotated, Any
 from xml.etree import ElementTree as Xml
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
 from fastapi import Query as Param
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 from harnesses.core.permalinks import permalink, with_query
 from harnesses.web.app_state import AppStateDep

@@ -140,13 +140,9 @@ class LogStats(BaseModel):
         cls, stats: Stats, days: Sequence[DayStats] | None = None, heat: HeatMap | None = None
     ) -> LogStats:
         """Return the public form of the totals."""
+        top = [Speaker(nick=nick, lines=lines) for nick, lines in stats.top]
         return cls(
-            lines=stats.lines,
-            people=stats.people,
-            replies=stats.replies,
-            first=stats.first,
-            last=stats.last,
-            top=[Speaker(nick=nick, lines=lines) for nick, lines in stats.top],
+            **{**asdict(stats), "top": top},
             days=None if days is None else [DayCount(**asdict(day)) for day in days[-366:]],
             heat_map=heat,
         )

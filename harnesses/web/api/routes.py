@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import StreamingResponse
 
+from harnesses.core.addresses import irc_networks
 from harnesses.web.api.models import (
     MAX_SAID_CHARS,
     ChannelInfo,
@@ -27,7 +28,7 @@ from harnesses.web.api.models import (
     SearchResults,
 )
 from harnesses.web.app_state import AppStateDep, FollowDep, ScopeDep, ViewerDep
-from harnesses.web.auth.login_delays import address_of
+from harnesses.web.auth.tokens import address_of
 from harnesses.web.queries import (
     MAX_QUERY_CHARS,
     NO_WORDS,
@@ -41,8 +42,9 @@ from harnesses.web.queries import (
     search_by_meaning,
 )
 from storage.chat_log import arrivals, statistics
-from storage.chat_log.event import Event, EventType
-from storage.chat_log.event_table import Query
+from storage.chat_log.channel_name import ChannelName
+from storage.chat_log.event import Event, EventType, Place
+from storage.chat_log.event_table import Query, channels_in
 from storage.search.models import Order, SearchQuery
 from storage.search.query_parser import Mode
 
@@ -278,7 +280,27 @@ async def say(
 ) -> SaidText:
     """Have Terrarium say the text in the body on a channel, now or as soon as it is there, with the
     name of the account, if the token has one. Needs a token that may."""
-    place = await state.place_to_speak(viewer, channel)
+    if not viewer.is_authenticated:
+        raise HTTPException(401)
+    if not viewer.may_say:
+        raise HTTPException(
+            403,
+            "This token may not say anything: the operator of this site can set say = true in"
+            " its table [web.tokens.NAME] or [web.accounts.NAME].",
+        )
+    try:
+        wanted = Query(scope=viewer.scope).in_channel(ChannelName.parse_channel(channel))
+    except ValueError as error:
+        raise HTTPException(422, f"channel: {error}") from error
+    seen, there = await state.log.read(channels_in, wanted), irc_networks(state.tendril.config)
+    found = [row for row in seen.rows.values() if row["network"] in there]
+    if len(found) > 1:
+        raise HTTPException(422, f"channel: {channel} is on several networks; name one of them")
+    if not found:
+        raise HTTPException(
+            404, f"Terrarium is on no channel {channel} that you may read; see /api/channels."
+        )
+    place = Place(found[0]["network"], found[0]["name"])
     text = (await request.body()).decode("utf-8", "replace").strip()
     if not text or len(text) > MAX_SAID_CHARS:
         raise HTTPException(

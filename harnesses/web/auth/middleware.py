@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from harnesses.web.auth.login_delays import LoginDelays, address_of
-from harnesses.web.auth.tokens import AccessTokens, is_feed
+from harnesses.web.auth.tokens import AccessTokens, LoginDelays, address_of, is_feed
 from harnesses.web.rendering.view import page
 from llm.messages.message import MAX_IMAGE_SIZE
 from storage.db.errors import Unavailable
@@ -128,7 +127,7 @@ class SecurityMiddleware:
             # full login of whoever follows it, or with their own, under which the follower would
             # then write. The same access needs no second login.
             viewer = request.state.viewer
-            is_same = viewer is not None and viewer.is_logged_in and opened.scope == viewer.scope
+            is_same = viewer is not None and viewer.login and opened.scope == viewer.scope
             is_more = viewer is not None and (viewer.has_full_access or viewer.account != "")
             if not (is_same or (is_more and opened != viewer) or opened.account):
                 await self._tokens.log_in(given, response, secure=request.url.scheme == "https")

@@ -12,6 +12,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
@@ -25,9 +26,8 @@ from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, Pee
 from harnesses.core.tendril.status import ProcessState, read_reports
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
 from harnesses.web.app_state import TOO_FAST, AppState
-from harnesses.web.chat_service import visitor_turn
 from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
-from harnesses.web.visitors import VISITOR, Visitor
+from harnesses.web.visitors import VISITOR, Visitor, visitor_turn
 from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import Tool, ToolError, ToolOptions, ToolSource, tool
 from storage.chat_log import statistics
@@ -81,19 +81,20 @@ class RecentSpeakers(BaseModel):
     people: list[RecentSpeaker]
 
 
+@dataclass(frozen=True, slots=True)
 class McpLogTools:
     """The owner of the tools over the log of `retrieval`, confined to `scope`; links begin with
     `base`, the URL of the site."""
 
-    def __init__(self, retrieval: Retrieval, scope: Scope, base: str) -> None:
-        self._log, self._retrieval = retrieval.log, retrieval
-        self._scope, self._base = scope, base
+    retrieval: Retrieval
+    scope: Scope
+    base: str
 
     @tool(reads=True, mcp=True)
     async def channels(self) -> ChannelList:
         """List the channels of the chat log that you may read, the most recently active first."""
-        found = await self._log.read(statistics.channels, self._scope)
-        return ChannelList(channels=[ChannelInfo.from_channel(each, self._base) for each in found])
+        found = await self.retrieval.log.read(statistics.channels, self.scope)
+        return ChannelList(channels=[ChannelInfo.from_channel(each, self.base) for each in found])
 
     @tool(reads=True, mcp=True)
     async def search_log(
@@ -120,17 +121,17 @@ class McpLogTools:
         since = datetime.now(UTC) - timedelta(hours=hours) if hours else None
         within = await self._query(channel, nick, since=since, limit=limit)
         try:
-            page = await self._log.search_for_model(
+            page = await self.retrieval.log.search_for_model(
                 SearchQuery(text=query, within=within, order=Order.TIME, cursor=cursor or None)
             )
         except BadCursor as error:
             raise ToolError(f"cursor: {error}") from error
         if not query.strip() or not page.is_understood:
             raise ToolError(f"query: {NO_WORDS}")
-        found = NOTHING if cursor else await self._retrieval.answers(query, within)
+        found = NOTHING if cursor else await self.retrieval.answers(query, within)
         return FoundLines(
-            answers=Answer.from_found(found, self._base),
-            lines=[LogMessage.from_event(hit.event, self._base) for hit in page.hits],
+            answers=Answer.from_found(found, self.base),
+            lines=[LogMessage.from_event(hit.event, self.base) for hit in page.hits],
             next_cursor=page.next_cursor,
         )
 
@@ -159,9 +160,9 @@ class McpLogTools:
         newest = bool(before_id) or not (since or after_id)
         # `more` is decided before the lines of people who have opted out are removed, so there may
         # be fewer than `limit` lines although it is true.
-        events, more = await page_of(self._log, query, limit, newest=newest)
-        shown = await self._log.shown_to_model(events)
-        lines = [LogMessage.from_event(each, self._base) for each in shown]
+        events, more = await page_of(self.retrieval.log, query, limit, newest=newest)
+        shown = await self.retrieval.log.shown_to_model(events)
+        lines = [LogMessage.from_event(each, self.base) for each in shown]
         return ReadLines(lines=lines, more=more)
 
     @tool(reads=True, mcp=True)
@@ -173,7 +174,7 @@ class McpLogTools:
         """List who spoke on a channel lately, with how many lines and when last."""
         since = datetime.now(UTC) - timedelta(hours=hours)
         query = await self._query(channel, "", since=since, types=SPOKEN, limit=_MAX_COUNTED_LINES)
-        events = await self._log.shown_to_model(await self._log.find(query))
+        events = await self.retrieval.log.shown_to_model(await self.retrieval.log.find(query))
         lines = Counter(event.nick for event in events)
         last = {event.nick: event.time for event in events}  # chronological: the last one wins
         people = [
@@ -185,10 +186,11 @@ class McpLogTools:
     async def _query(self, channel: str, nick: str, **narrowed: object) -> Query:
         """Return the query for the lines on a channel, "" for all. Raises ToolError for one without
         lines, or which the client may not read."""
-        query = Query(scope=self._scope, nick=nick or None, **narrowed)  # type: ignore[arg-type]
+        query = Query(scope=self.scope, nick=nick or None, **narrowed)  # type: ignore[arg-type]
         within = query.in_channel(name := ChannelName.parse(channel))
-        if name and not await self._log.find(Query(scope=self._scope, limit=1).in_channel(name)):
-            found = await self._log.read(statistics.channels, self._scope)
+        some, log = Query(scope=self.scope, limit=1).in_channel(name), self.retrieval.log
+        if name and not await log.find(some):
+            found = await log.read(statistics.channels, self.scope)
             names = [str(each.place) for each in found]
             near = difflib.get_close_matches(channel, names, n=3, cutoff=0.0) or ["none"]
             raise ToolError(f"channel: there is none called {channel}; there is {', '.join(near)}")
@@ -202,11 +204,13 @@ class ConversationAnswer(BaseModel):
     conversation: str
 
 
+@dataclass(frozen=True, slots=True)
 class AskTool:
     """The owner of the tool `ask`, by which the client at an `address` asks within `scope`."""
 
-    def __init__(self, state: AppState, scope: Scope, address: str) -> None:
-        self._state, self._scope, self._address = state, scope, address
+    state: AppState
+    scope: Scope
+    address: str
 
     @tool(mcp=True, timeout=_ASK_TIMEOUT)
     async def ask(
@@ -220,18 +224,17 @@ class AskTool:
         """Ask Terrarium, a language model that can look into the chat log. It takes a while."""
         if conversation and not _CONVERSATION.fullmatch(conversation):
             raise ToolError("conversation: leave it out, or pass that of an earlier answer")
-        if not self._state.questions.try_acquire(self._address):
+        if not self.state.questions.try_acquire(self.address):
             raise ToolError(TOO_FAST)
         conversation = conversation or secrets.token_hex(16)
         # The name depends on the scope: a client with another one that knows the id gets a
         # conversation of its own, and learns nothing from answers to one that may read more.
-        places = self._scope.places
+        places = self.scope.places
         scope = "all" if places is None else ",".join(sorted(map(str, places)))
         name = sha256(f"{conversation} {scope}".encode()).hexdigest()[:32]
-        visitor = Visitor.of_program(self._scope, name)
-
-        tendril, address = self._state.tendril, self._address
-        result = await tendril.turn(visitor_turn(tendril, visitor, visitor.room, question, address))
+        visitor, tendril = Visitor.of_program(self.scope, name), self.state.tendril
+        turn = visitor_turn(tendril, visitor, visitor.room, question, self.address)
+        result = await tendril.turn(turn)
         if not result.ok:
             raise ToolError(result.text or "there is no answer: the question was stopped")
         return ConversationAnswer(answer=result.text, conversation=conversation)

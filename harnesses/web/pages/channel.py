@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, HTTPException
+from fastapi import APIRouter, Depends, Header, HTTPException, Request, Response
 from fastapi import Query as Param
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, StreamingResponse
 
 from harnesses.core.addresses import irc_networks
 from harnesses.core.permalinks import channel_path, permalink
@@ -74,16 +73,13 @@ class PageQuery:
     tz: ZoneName | None = None
 
 
-PageQueryDep = Annotated[PageQuery, Depends()]
-
-
 @router.get("/channel/{network}/{name:path}")
 async def show_channel(
     request: Request,
     state: AppStateDep,
     viewer: ViewerDep,
     place: ChannelDep,
-    page_query: PageQueryDep,
+    page_query: Annotated[PageQuery, Depends()],
     zone: ZoneDep,
 ) -> Response:
     """Show the newest lines of a channel, whole days, or the lines around, before or after an

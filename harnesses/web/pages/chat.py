@@ -8,39 +8,31 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Header, HTTPException
+from fastapi import APIRouter, Depends, Header, HTTPException, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from markupsafe import Markup
 from pydantic import BaseModel, Field, StringConstraints, field_validator
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from harnesses.core.tendril.status import web_address
 from harnesses.web.app_state import TOO_FAST, AppState, AppStateDep, require_token
-from harnesses.web.auth.login_delays import address_of
-from harnesses.web.auth.middleware import MAX_IMAGE_CHARS, refuse, see_other
-from harnesses.web.chat_service import DUE, visitor_turn
-from harnesses.web.pages.research import scope_for
+from harnesses.web.auth.middleware import MAX_IMAGE_CHARS, see_other
+from harnesses.web.auth.tokens import address_of
+from harnesses.web.pages.runs import scope_for
 from harnesses.web.queries import Id
 from harnesses.web.rendering.timezones import zone_of
 from harnesses.web.rendering.view import page, part
-from harnesses.web.visitors import Visitor, VisitorDep, quote_link
+from harnesses.web.visitors import DUE, FIRST, Visitor, VisitorDep, quote_link, visitor_turn
 from llm.client.catalogue import model_choices
 from llm.messages.message import AttachedFile, Image, Message, quotes_of
 from llm.web.errors import ExtraMissing, PageUnreadable
 from llm.web.extraction import extract
-from storage.log import Query
 from storage.memory.conversations import Turn
 
 _LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
-FIRST = "0"
-"""The name of the conversation that a visitor has had before there were several."""
-
 _MOST_LISTED = 50  # conversations
 _HIDDEN_PAUSE = 15_000  # milliseconds after which a hidden tab asks for what is new
 _LONGEST_TITLE = 80  # characters
@@ -57,29 +49,25 @@ class UploadedFile(BaseModel):
 
     async def read(self) -> AttachedFile:
         """Return the file with its text. Raises HTTPException 422, which says what to do."""
+        text, problem = "", "it has no text"
         try:
             data = base64.b64decode(self.data, validate=True)
             if data.startswith(b"%PDF-"):
-                text = (await extract(data, self.name, "pdf")).text
                 problem = "it contains no text; its pages may be images"
+                text = (await extract(data, self.name, "pdf")).text
+            elif b"\0" in data:
+                problem = "it is neither text nor a PDF file"
             else:
                 text = data.decode("utf-8-sig")
-                problem = (
-                    "it has no text" if not text.strip() else "it is neither text nor a PDF file"
-                )
         except ExtraMissing:
-            text, problem = (
-                "",
-                "to read PDF files this site needs the extra `terrarium-irc[pages]`",
-            )
+            problem = "to read PDF files this site needs the extra `terrarium-irc[pages]`"
         except PageUnreadable as error:
-            text, problem = "", str(error)
+            problem = str(error)
         except ValueError:  # also of an unfit encoding
-            text, problem = "", "it is neither a PDF file nor text in UTF-8"
+            problem = "it is neither a PDF file nor text in UTF-8"
         if not text.strip() or "\0" in text:
-            raise HTTPException(
-                422, f"{self.name}: {problem}. Paste the lines that matter instead."
-            )
+            problem += ". Paste the lines that matter instead."
+            raise HTTPException(422, f"{self.name}: {problem}")
         return AttachedFile(self.name, text)
 
 
@@ -135,7 +123,7 @@ async def show_chat(
     """
     kept = state.tendril.conversations
     entries = await kept.of_room(visitor.room, _MOST_LISTED)
-    listed = [(_name(visitor, each.name), each) for each in entries]
+    listed = [(visitor.name_of(each.name), each) for each in entries]
     if name == "new" or about:
         name = secrets.token_hex(8)
     name = name or (listed[0][0] if listed else FIRST)
@@ -153,7 +141,7 @@ async def show_chat(
     if len(about) <= _LONGEST_URL and about.startswith(("http://", "https://")):
         words = selected.strip()[:_LONGEST_SELECTION]
         draft = f"About {about}:\n\n“{words}”\n\n" if words else f"What does {about} say?"
-    turns = await kept.turns(_key(visitor, name))
+    turns = await kept.turns(visitor.conversation(name))
     asked = [turn.messages[0]["model"] for turn in turns if "model" in turn.messages[0]]
     response = page(
         request,
@@ -178,8 +166,12 @@ async def ask(
     it is remembered, the id of the `turn`."""
     address = address_of(request)
     if not state.questions.try_acquire(address):
-        return refuse(request, HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
-    tendril, name, model = state.tendril, _key(visitor, question.conversation), question.model
+        raise HTTPException(429, TOO_FAST, {"Retry-After": "2"})
+    tendril, name, model = (
+        state.tendril,
+        visitor.conversation(question.conversation),
+        question.model,
+    )
     if model and not await tendril.resources.catalog.card(model):
         raise HTTPException(422, f"There is no model {model[:60]} now; choose another one.")
     attached: Image | AttachedFile | None = None
@@ -206,17 +198,13 @@ async def ask(
         )
         scope = visitor.viewer.scope
         reply = await state.chat.answer(turn, visitor.who, scope, turn.rights)
-        turn_id = 0
         messages = reply.messages or ({"role": "assistant", "content": reply.text},)  # a command
-        if (
-            reply.ok
-            and reply.messages
-            and (kept := await tendril.conversations.turns(name, limit=1))
-        ):
-            turn_id = kept[-1].id
-        said = Turn(0, tendril.clock.now(), messages, turn_id)
+        is_kept = reply.ok and bool(reply.messages)
+        kept = await tendril.conversations.turns(name, limit=1) if is_kept else []
+        said = Turn(0, tendril.clock.now(), messages)
         [shown] = await _shown(request, state, visitor, [said])
-        await write({"html": shown.answer, "ok": reply.ok} | ({"turn": turn_id} if turn_id else {}))
+        turn_id = {"turn": kept[-1].id} if kept else {}
+        await write({"html": shown.answer, "ok": reply.ok} | turn_id)
 
     return visitor.welcome(request, StreamedAnswer(answer))
 
@@ -242,7 +230,7 @@ async def follow(
         if found and not await state.tokens.is_valid(visitor.viewer):
             return
         for key, turn in found:
-            position, place = turn.id, _name(visitor, key)
+            position, place = turn.id, visitor.name_of(key)
             html = ""
             if place == name:
                 html = part("turns.html", turns=await _shown(request, state, visitor, [turn]))
@@ -256,7 +244,7 @@ async def follow(
 @router.post("/chat/{name}/forget")
 async def forget(state: AppStateDep, visitor: VisitorDep, name: ConversationName) -> Response:
     """Delete a conversation, and begin a new one."""
-    await state.tendril.clear(_key(visitor, name))
+    await state.tendril.clear(visitor.conversation(name))
     return see_other("/chat/new")
 
 
@@ -271,14 +259,13 @@ async def _shown(
     quotes, as far as the visitor may read them, reports, and pages that were read for it."""
     tendril, scope = state.tendril, visitor.viewer.scope
     view = tendril.log.view(scope, visitor.who, quote_link(web_address(tendril.config)))
-    quoted = quotes_of(*(turn.messages[-1] for turn in turns))
-    lines = Query(scope=scope, ids=quoted, limit=len(quoted))
-    events = await state.log.find(lines) if quoted else []
+    events = await state.lines(scope, quotes_of(*(turn.messages[-1] for turn in turns)))
     shown = []
     for turn in turns:
         # Without the tool calls between a question and its answer.
         question, answer = turn.messages[0], turn.messages[-1]
-        text, cited = _content(answer), [each for each in events if each.id in quotes_of(answer)]
+        text = _content(answer)
+        cited = [each for each in events.values() if each.id in quotes_of(answer)]
         for event in cited:
             text = view.quoting.without(text, event)
         calls = [call for message in turn.messages for call in message.get("tool_calls", ())]
@@ -302,16 +289,6 @@ async def _shown(
             )
         )
     return shown
-
-
-def _name(visitor: Visitor, key: str) -> str:
-    """Return the name of a conversation of the visitor from its key."""
-    return key.removeprefix(visitor.room).lstrip("/") or FIRST
-
-
-def _key(visitor: Visitor, name: str) -> str:
-    """Return the key of the visitor's conversation of a name."""
-    return visitor.conversation("" if name == FIRST else name)
 
 
 class StreamedAnswer(Response):

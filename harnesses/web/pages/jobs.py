@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi import Query as Param
-from starlette.requests import Request
-from starlette.responses import Response
 
-from harnesses.core.jobs import open_stores
 from harnesses.core.tasks import TaskAction, act, list_tasks
 from harnesses.web.app_state import AppStateDep, require_token
 from harnesses.web.auth.middleware import see_other
@@ -27,10 +24,8 @@ async def show_jobs(
     done: Annotated[TaskAction | None, Param()] = None,
 ) -> Response:
     """List the tasks that the viewer may see; `done` is what they have just done to one."""
-    config, is_admin = state.tendril.config, visitor.viewer.has_full_access
-    opened = (state.tendril.database, state.log.database)
-    async with open_stores(config, *opened) as stores:
-        tasks = await list_tasks(stores, visitor.owners, is_admin=is_admin)
+    async with state.stores() as stores:
+        tasks = await list_tasks(stores, visitor.owners, is_admin=visitor.viewer.has_full_access)
     return page(request, "jobs.html", tasks=tasks, done=done)
 
 
@@ -38,8 +33,7 @@ async def show_jobs(
 async def change_job(request: Request, state: AppStateDep, visitor: VisitorDep) -> Response:
     """Do something to one of these tasks, and show the list again."""
     form = await read_form(request)
-    opened = (state.tendril.database, state.log.database)
-    async with open_stores(state.tendril.config, *opened) as stores:
+    async with state.stores() as stores:
         tasks = await list_tasks(stores, visitor.owners, is_admin=visitor.viewer.has_full_access)
         for task in tasks:
             if (task.store, task.name) == (form.get("store"), form.get("name")):

@@ -6,14 +6,12 @@ from http import HTTPStatus
 from typing import Annotated
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi import Query as Param
-from starlette.requests import Request
-from starlette.responses import Response
 
 from harnesses.web.app_state import AppStateDep
-from harnesses.web.auth.login_delays import address_of
 from harnesses.web.auth.middleware import ask_to_wait, local_path, see_other
+from harnesses.web.auth.tokens import address_of
 from harnesses.web.rendering.timezones import COOKIE as ZONE
 from harnesses.web.rendering.timezones import zone_names
 from harnesses.web.rendering.view import keep, page, read_form

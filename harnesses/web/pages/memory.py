@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
 from http import HTTPStatus
 from itertools import groupby
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi import Query as Param
-from pydantic import BaseModel
-from starlette.requests import Request
-from starlette.responses import Response
+from pydantic_core import to_json
 
-from harnesses.core.jobs import open_stores
 from harnesses.web.app_state import AppState, AppStateDep, require_token
 from harnesses.web.auth.middleware import refuse, see_other
 from harnesses.web.rendering.view import page, read_fields
@@ -29,7 +25,6 @@ from llm.memory.consolidation import (
 from storage.chat_log.event import Event, escape_name, is_private
 from storage.chat_log.opt_outs import nick_of
 from storage.db.database import Database
-from storage.log import Query
 from storage.memory.browsing import MemoryShelf, MemoryView, SourcedMemory
 from storage.memory.memories import EVERYWHERE, FOLLOW, MANUAL, Memories, Memory, MemoryKind
 
@@ -42,23 +37,6 @@ LONGEST = {
 """The most characters of each kind of memory."""
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
-
-
-class ExportedMemory(BaseModel):
-    """A memory as it is exported; `about` and `source` are people, `line` is a link."""
-
-    tendril: str
-    number: int
-    kind: MemoryKind
-    room: str
-    about: str
-    key: str
-    text: str
-    source: str
-    asked_for: bool
-    confidence: float
-    time: datetime
-    line: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +62,19 @@ class ShownMemory:
         """The most characters of its text."""
         return LONGEST[self.memory.layer]
 
+    def fits(self, room: str, about: str) -> bool:
+        """Return whether it is of a room and about a person; "" stands for any."""
+        return room in ("", self.room) and about in ("", nick_of(self.memory.subject))
+
 
 async def _collect(state: AppState, visitor: Visitor) -> list[ShownMemory]:
     """Return all memories that a viewer may see, by room. Raises StorageError."""
-    view, opened = _view(visitor), (state.tendril.database, state.log.database)
-    found: list[tuple[str, SourcedMemory]] = []
-    async with open_stores(state.tendril.config, *opened) as stores:
+    view, found = _view(visitor), list[tuple[str, SourcedMemory]]()
+    async with state.stores() as stores:
         for store, database in stores.items():
             found += [(store, each) for each in await MemoryShelf(database).visible(view)]
-    ids = frozenset(each.event_id for _, each in found if each.event_id)
-    asked = Query(scope=visitor.viewer.scope, ids=ids, limit=len(ids) or 1)
-    lines = {event.id: event for event in await state.log.find(asked)} if ids else {}
+    ids = {each.event_id for _, each in found if each.event_id}
+    lines = await state.lines(visitor.viewer.scope, ids)
     shown = [
         ShownMemory(store, each.memory, lines.get(each.event_id), view.is_about(each.memory))
         for store, each in found
@@ -121,11 +101,7 @@ async def show_memory(
     """Show what is remembered in a room or about a person; by default what is the viewer's own."""
     every = await _collect(state, visitor)
     private = [each for each in every if each.is_own or "/" not in each.room]
-    shown = [
-        each
-        for each in (every if room or about else private)
-        if room in ("", each.room) and about in ("", nick_of(each.memory.subject))
-    ]
+    shown = [each for each in (every if room or about else private) if each.fits(room, about)]
     follows = {
         (each.memory.room.partition("/")[0], each.memory.subject)
         for each in every
@@ -149,28 +125,27 @@ async def export_memory(
     state: AppStateDep, visitor: VisitorDep, room: Filter = "", about: Filter = ""
 ) -> Response:
     """Return all that the viewer may see as a file, or that of a room, or about a person."""
-    every = await _collect(state, visitor)
     exported = [
-        ExportedMemory(
-            tendril=each.store,
-            number=each.memory.id,
-            kind=each.memory.layer,
-            room=each.room,
-            about=nick_of(each.memory.subject),
-            key=each.memory.key,
-            text=each.memory.text,
-            source=nick_of(each.memory.source),
-            asked_for=each.memory.manual,
-            confidence=each.memory.confidence,
-            time=each.memory.time,
-            line=f"/line/{each.line.id}" if each.line else None,
-        )
-        for each in every
-        if room in ("", each.room) and about in ("", nick_of(each.memory.subject))
+        {
+            "tendril": each.store,
+            "number": each.memory.id,
+            "kind": each.memory.layer,
+            "room": each.room,
+            "about": nick_of(each.memory.subject),
+            "key": each.memory.key,
+            "text": each.memory.text,
+            "source": nick_of(each.memory.source),
+            "asked_for": each.memory.manual,
+            "confidence": each.memory.confidence,
+            "time": each.memory.time,
+            "line": f"/line/{each.line.id}" if each.line else None,
+        }
+        for each in await _collect(state, visitor)
+        if each.fits(room, about)
     ]
-    lines = ",\n".join(each.model_dump_json() for each in exported)
+    lines = b",\n".join(map(to_json, exported))
     headers = {"Content-Disposition": 'attachment; filename="memory.json"'}
-    return Response(f"[{lines}]\n", media_type="application/json", headers=headers)
+    return Response(b"[%s]\n" % lines, media_type="application/json", headers=headers)
 
 
 @router.post("/memory")
@@ -180,8 +155,7 @@ async def change_memory(request: Request, state: AppStateDep, visitor: VisitorDe
     fields = await read_fields(request)
     form = {name: values[-1] for name, values in fields.items()}
     action, view, store = form.get("action"), _view(visitor), form.get("store", "")
-    opened = state.tendril.database, state.log.database
-    async with open_stores(state.tendril.config, *opened) as stores:
+    async with state.stores() as stores:
         if action == "follow":
             for account in visitor.people - {_here(visitor)}:
                 if "/".join(account) == form.get("account"):

@@ -1,7 +1,10 @@
-"""The pages of the runs: the traces of all turns of all tendrils, with their costs.
+"""The pages of how answers came about: the runs, which are the traces of all turns of all tendrils
+with their costs, and the reports of research, with the lines that say each claim.
 
-The list is for who may read everything. The page of a run, and its words, are also for whoever may
-read the question in the log.
+The list of runs is for who may read everything. The page of a run, and its words, are also for
+whoever may read the question in the log. The report of a channel is for whoever may read that
+channel. That of a private conversation has an address that was told only there, and shows what who
+asked could read.
 """
 
 from __future__ import annotations
@@ -12,20 +15,18 @@ from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter, Depends, HTTPException, Path, Request, Response
 from fastapi import Query as Param
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.requests import Request
-from starlette.responses import Response
 
 from harnesses.core.services.shared_log import room_name
 from harnesses.web.app_state import AppState, AppStateDep, ViewerDep, require_full, require_token
 from harnesses.web.auth.tokens import Viewer
 from harnesses.web.rendering.view import page
-from storage.chat_log.event import Event, Place, without_host
-from storage.chat_log.event_table import Query
+from storage.chat_log.event import Event, Place, Scope, is_private, without_host
 from storage.chat_log.opt_outs import name_of
 from storage.memory.conversations import Message
+from storage.queues.reports import Report
 from storage.runs import reader as run_reader
 from storage.runs.reader import RunRecord
 from storage.runs.runs import Step
@@ -145,24 +146,19 @@ def _words(steps: Sequence[Step], turn: Sequence[Message]) -> Iterator[dict[str,
     calls: dict[str, str] = {}
     results: dict[str, str] = {}
     for number, step in enumerate(steps):
-        later = (each.kind for each in steps[number + 1 :])
-        following = next((kind for kind in later if kind in ("model", "tool")), "")
-        reply: Message = {}
         if step.kind != "model":
-            yield {
-                "arguments": calls.get(step.call_id, ""),
-                "result": results.get(step.call_id, ""),
-            }
+            words = {"arguments": calls, "result": results}
+            yield {name: found.get(step.call_id, "") for name, found in words.items()}
             continue
-        if following == "tool":
-            place = next(replies, None)
-            reply = {} if place is None else turn[place]
+        later = (each.kind for each in steps[number + 1 :] if each.kind in ("model", "tool"))
+        following, reply = next(later, ""), Message()
+        if following == "tool" and (place := next(replies, None)) is not None:
+            reply = turn[place]
             calls = {
-                call["id"]: _shorten(call["function"]["arguments"])
-                for call in reply.get("tool_calls", ())
+                call["id"]: _shorten(call["function"]["arguments"]) for call in reply["tool_calls"]
             }
-            after = () if place is None else turn[place + 1 :]  # up to the next reply
-            said = takewhile(lambda each: each["role"] != "assistant", after)
+            # Up to the next reply.
+            said = takewhile(lambda each: each["role"] != "assistant", turn[place + 1 :])
             results = {each["tool_call_id"]: _text(each) for each in said if each["role"] == "tool"}
         elif not following and turn:
             reply = turn[-1]
@@ -191,9 +187,7 @@ async def show_runs(
     runs = await run_reader.newest_runs(state.runs, _PAGE_SIZE + 1, until)
     shown, more = runs[:_PAGE_SIZE], len(runs) > _PAGE_SIZE
     older = round(shown[-1].started.timestamp() * 1_000_000) if more else None
-    ids = frozenset(each.question_event_id for each in shown)
-    asked = Query(scope=viewer.scope, ids=ids, limit=_PAGE_SIZE)
-    lines = {event.id: event for event in await state.log.find(asked)}
+    lines = await state.lines(viewer.scope, {each.question_event_id for each in shown})
     turns = await run_reader.read_turns(state.runs, shown)
     rows = []
     for run in shown:
@@ -244,3 +238,39 @@ def _answers(run: RunRecord, question: Event) -> bool:
     _, room = name_of("", room_name(Place(question.network, question.channel)))
     _, conversation = name_of("", f"{run.conversation}/")
     return not run.private and conversation.startswith((f"{room}/", f"{room}%:"))
+
+
+@router.get("/research/{token}")
+async def show_report(
+    request: Request,
+    state: AppStateDep,
+    viewer: ViewerDep,
+    token: Annotated[str, Path(max_length=64)],
+) -> Response:
+    """Show a report, also while it is being worked on."""
+    report = await state.reports.get(token)
+    scope = scope_for(viewer, report) if report else None
+    if report is None or scope is None:
+        raise HTTPException(404, "There is no such report, or you may not read it.")
+    lines = await state.lines(scope, report.content.lines)
+    # Without those of people who have opted out since.
+    events = {each.id: each for each in await state.log.shown_to_model([*lines.values()])}
+    content = report.content.without(report.content.lines - events.keys())
+    response = page(
+        request,
+        "report.html",
+        report=report,
+        content=content,
+        events=events,
+        hidden=len(report.content.claims) - len(content.claims),
+    )
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def scope_for(viewer: Viewer, report: Report) -> Scope | None:
+    """Return the part of the log that a viewer of a report may see in it, None if they may not see
+    the report."""
+    if is_private(report.place.channel):
+        return report.scope if viewer.is_authenticated else None
+    return viewer.scope if viewer.scope.covers(report.place) else None

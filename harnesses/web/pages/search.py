@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as Param
-from starlette.requests import Request
-from starlette.responses import Response
 
 from harnesses.core.permalinks import with_query
 from harnesses.web.app_state import AppStateDep, ScopeDep

@@ -17,9 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.plan import BUILT_IN

@@ -8,10 +8,8 @@ from dataclasses import replace
 from datetime import date, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi import Query as Param
-from starlette.requests import Request
-from starlette.responses import Response
 
 from harnesses.web.app_state import AppStateDep, ScopeDep
 from harnesses.web.queries import ChannelDep, in_place

@@ -8,9 +8,8 @@ from functools import cache
 from typing import Annotated
 from zoneinfo import ZoneInfo, available_timezones
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Request
 from pydantic import AfterValidator, Field
-from starlette.requests import Request
 
 from harnesses.core.permalinks import channel_path
 from storage.chat_log.event import Place

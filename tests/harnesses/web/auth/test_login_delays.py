@@ -9,8 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from harnesses.web.auth.login_delays import MAX_DELAY, THRESHOLD, LoginDelays
-from harnesses.web.auth.tokens import OPERATOR, Viewer
+from harnesses.web.auth.tokens import MAX_DELAY, OPERATOR, THRESHOLD, LoginDelays, Viewer
 from storage.chat_log.event import PUBLIC
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import WebSite, web_site
