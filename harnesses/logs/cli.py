@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from harnesses.core.text import counted, strip_control_chars
-from harnesses.logs.exporting import Channel, export
+from harnesses.logs.exporting import Channel, atomic_write, export, open_log
 from harnesses.logs.importing import import_
-from harnesses.logs.maintenance import atomic_write, open_log, totals
 from llm.messages.message import render_line, stamp
 from llm.retrieval import Found, Retrieval
+from storage.chat_log import statistics
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import PUBLIC, Event
 from storage.db.integrity import back_up
@@ -84,7 +84,12 @@ def stats(
 ) -> None:
     """Count lines and people, and name the most talkative."""
     query = Query(scope=PUBLIC).in_channel(ChannelName.parse(channel))
-    found = asyncio.run(totals(log_address(load(config, data)), query))
+
+    async def read() -> statistics.Stats:
+        async with open_log(log_address(load(config, data))) as database:
+            return await database.read(statistics.stats, query, top=10)
+
+    found = asyncio.run(read())
     typer.echo(f"{counted(found.lines, 'line')} by {counted(found.people, 'person', 'people')}")
     if found.first and found.last:
         typer.echo(f"{stamp(found.first)} to {stamp(found.last)} (UTC)")

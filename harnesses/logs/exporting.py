@@ -1,12 +1,14 @@
-"""`terrarium logs export`: writes the log into files of open formats, a piece at a time."""
+"""`terrarium logs export`: opens the log, and writes it into files of open formats, a piece at a
+time."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -18,11 +20,12 @@ import typer
 
 from harnesses.core.errors import TendrilError
 from harnesses.logs.formats import json_line
-from harnesses.logs.maintenance import atomic_write, open_log
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, event_line
 from storage.chat_log.sqlite_export import SqliteExport
-from storage.db.address import Address
+from storage.db.database import Address, Database
+from storage.db.errors import Unavailable
+from storage.db.private_files import sync
 from storage.log import ChatLog, Query
 from storage.settings import log_address
 from terrarium.command_line import ConfigFile, DataFolder, take_options
@@ -30,6 +33,8 @@ from terrarium.config import load
 
 ExportFormat = Literal["jsonl", "text", "sqlite"]
 
+_EXISTS = "{} already exists; --force replaces it"
+_PART = ".part"  # suffix of a file that is being written
 _IN_NAMES = " #&!+@{}[]()^`|~',;=$*"  # not escaped in names of files, besides letters and digits
 
 
@@ -83,28 +88,69 @@ def export(command: ExportCommand) -> None:
         until=_moment(command.until),
     ).in_channel(ChannelName.parse(command.channel))
     address = log_address(load(command.config, command.data))
-    written = export_to(address, query, command.format, command.target, force=command.force)
-    typer.echo(f"{asyncio.run(written)} events", err=True)
+
+    async def write() -> int:
+        count = 0
+        async with open_log(address) as database:
+            with _sink(command.format, command.target, command.force) as sink:
+                async for events in ChatLog(database).pieces(query):
+                    await sink(events)
+                    count += len(events)
+        return count
+
+    typer.echo(f"{asyncio.run(write())} events", err=True)
 
 
 Sink = Callable[[Sequence[Event]], Awaitable[None]]
 """Writes events into the target of an export, all later than those of the previous call."""
 
 
-async def export_to(
-    address: Address, query: Query, format: ExportFormat, target: Path | None, *, force: bool
-) -> int:
-    """Export from the database at `address` into `target`; None or "-" is standard output.
+@asynccontextmanager
+async def open_log(address: Address) -> AsyncIterator[Database]:
+    """Open the database of an existing log; one that cannot be written is opened read-only. Raises
+    StorageError, also if there is no log: opening its file would create one."""
+    can_write = True
+    if isinstance(address, Path):
+        if not await asyncio.to_thread(address.exists):
+            raise Unavailable(f"{address}: there is no log yet; `terrarium up` creates one")
+        # The folder as well, in which SQLite creates the files of its write-ahead log.
+        can_write = os.access(address, os.W_OK) and os.access(address.parent, os.W_OK)
+    async with Database.open(address, read_only=not can_write) as database:
+        yield database
 
-    Returns the number of events. Raises TendrilError and StorageError.
+
+@contextmanager
+def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
+    """Yield an empty file of mode 600, which is moved to `path` at the end unless the block raises:
+    the file at `path` is complete or absent.
+
+    Raises TendrilError if the file cannot be written, or exists and is not to be replaced by
+    `force`.
     """
-    count = 0
-    async with open_log(address) as database:
-        with _sink(format, target, force) as sink:
-            async for events in ChatLog(database).pieces(query):
-                await sink(events)
-                count += len(events)
-    return count
+    if path.exists() and not force:
+        raise TendrilError(_EXISTS.format(path))
+    part = path.with_name(path.name + _PART)
+    # O_EXCL follows no symbolic link that somebody else may have put there, and the mode is set
+    # before there is anything to read.
+    try:
+        part.unlink(missing_ok=True)
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise TendrilError(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        yield part
+        sync(part)  # before the move: a crash after it must not leave an empty file
+        if not force:
+            # Reserve the name: another process may have taken it since the look above.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        part.replace(path)
+    except FileExistsError as error:
+        raise TendrilError(_EXISTS.format(path)) from error
+    except OSError as error:
+        raise TendrilError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 @contextmanager

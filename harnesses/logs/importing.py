@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import glob
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from harnesses.core.addresses import irc_networks
 from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs.formats import FORMATS
-from harnesses.logs.reading import ImportOptions, ParsedEvent, UnrecognisedLog, read_log
+from harnesses.logs.reading import ImportOptions, UnrecognisedLog, read_log
 from storage.chat_log.event import Place
 from storage.chat_log.importer import FileImport, ImportedEvent
 from storage.chat_log.opt_outs import OptOutRules, OptOuts
@@ -171,13 +171,46 @@ async def import_logs(
     async with Database.open(log_address(config)) as database:
         opt_out_rules = await OptOuts(database).load()
         for path in files(paths):
+            file_import, done = FileImport(database), 0
             try:
-                lines, into = read_log(path, options), FileImport(database)
-                await _import_file(path, lines, into, opt_out_rules, stats, on_progress)
+                for batch, position in _batches(path, options, opt_out_rules, stats):
+                    new = await file_import.add(batch)
+                    stats.imported += new
+                    stats.present += len(batch) - new
+                    stats.places |= {Place(old.event.network, old.event.channel) for old in batch}
+                    on_progress(path, position - done)
+                    done = position
                 stats.files += 1
             except UnrecognisedLog as error:
                 stats.refused.append(str(error))
     return stats
+
+
+def _batches(
+    path: Path, options: ImportOptions, opt_out_rules: OptOutRules, stats: ImportStats
+) -> Iterator[tuple[list[ImportedEvent], int]]:
+    """Yield the events of a file to add, with how many of its bytes were read for them; count the
+    other lines."""
+    # One transaction for each batch, not for the file: the bot goes on writing in between, and an
+    # interrupted import keeps what it has added.
+    batch: list[ImportedEvent] = []
+    for read in read_log(path, options):
+        if read.refused:
+            stats.refused_lines += 1
+            if stats.refused_lines <= _MAX_EXAMPLES:
+                stats.refused.append(f"{path}:{read.number}: {read.refused}")
+        elif read.event is None:
+            stats.unclear += 1
+            if len(stats.examples) < _MAX_EXAMPLES:
+                stats.examples.append(f"{path.name}: {read.line[:120]}")
+        elif not opt_out_rules.keeps(read.event):
+            stats.unwanted += 1
+        else:
+            batch.append(ImportedEvent(read.event, read.has_seconds))
+        if len(batch) >= _EVENTS_PER_BATCH:
+            yield batch, read.position
+            batch = []
+    yield batch, path.stat().st_size
 
 
 def files(paths: Iterable[str]) -> list[Path]:
@@ -191,44 +224,3 @@ def files(paths: Iterable[str]) -> list[Path]:
                 if file == each or (file.is_file() and not is_hidden):
                     found[file] = None
     return list(found)
-
-
-async def _import_file(
-    path: Path,
-    lines: Iterable[ParsedEvent],
-    file_import: FileImport,
-    opt_out_rules: OptOutRules,
-    stats: ImportStats,
-    on_progress: OnProgress,
-) -> None:
-    batch: list[ImportedEvent] = []
-    done = 0
-
-    async def store(position: int) -> None:
-        nonlocal done
-        new = await file_import.add(batch)
-        stats.imported += new
-        stats.present += len(batch) - new
-        stats.places.update(Place(old.event.network, old.event.channel) for old in batch)
-        batch.clear()
-        on_progress(path, position - done)
-        done = position
-
-    for read in lines:
-        if read.refused:
-            stats.refused_lines += 1
-            if stats.refused_lines <= _MAX_EXAMPLES:
-                stats.refused.append(f"{path}:{read.number}: {read.refused}")
-        elif read.event is None:
-            stats.unclear += 1
-            if len(stats.examples) < _MAX_EXAMPLES:
-                stats.examples.append(f"{path.name}: {read.line[:120]}")
-        elif not opt_out_rules.keeps(read.event):
-            stats.unwanted += 1
-        else:
-            batch.append(ImportedEvent(read.event, read.has_seconds))
-        # One transaction for each batch, not for the file: the bot goes on writing in between, and
-        # an interrupted import keeps what it has added.
-        if len(batch) >= _EVENTS_PER_BATCH:
-            await store(read.position)
-    await store((await asyncio.to_thread(path.stat)).st_size)

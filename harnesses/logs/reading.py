@@ -17,14 +17,15 @@ from typing import IO, Any
 
 from harnesses.core.errors import TendrilError
 from harnesses.irc.protocol.message import decode
-from harnesses.logs.formats import FORMATS, detect
-from harnesses.logs.grammar import (
+from harnesses.logs.formats import (
+    FORMATS,
     DayChange,
     Ignored,
     ParsedLine,
     Refused,
     Timestamp,
     date_of,
+    detect,
 )
 from storage.chat_log.event import Event, Place, is_private
 

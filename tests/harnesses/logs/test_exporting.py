@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.errors import TendrilError
-from harnesses.logs.exporting import file_name
+from harnesses.logs.exporting import atomic_write, file_name
 from harnesses.logs.importing import import_logs
-from harnesses.logs.maintenance import atomic_write
 from harnesses.logs.reading import ImportOptions
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, Scope
 from storage.db.database import Database

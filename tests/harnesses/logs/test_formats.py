@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harnesses.logs.formats import FORMATS, detect
-from harnesses.logs.grammar import DayChange, Ignored, Parsed, ParsedLine
+from harnesses.logs.formats import FORMATS, DayChange, Ignored, Parsed, ParsedLine, detect
 from harnesses.logs.reading import ImportOptions, PathInfo, parse_path, read_log
 from storage.chat_log.event import Event
 from tests.kit.log_samples import SAMPLES

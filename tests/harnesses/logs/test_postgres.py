@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from harnesses.logs.maintenance import open_log
+from harnesses.logs.exporting import open_log
 from storage.chat_log.event import PUBLIC, Event, EventType
 from storage.db.address import PostgresSchema
 from storage.db.database import Database
