@@ -8,6 +8,7 @@ async with web_site(tmp_path, events=excerpt()) as site:
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -30,12 +31,18 @@ from tests.kit.patience import PATIENCE
 NETWORK, CHANNEL = "irc", "#ubuntu"
 DATA = Path(__file__).parents[1] / "data"
 NOBODY = "http://127.0.0.1:9"  # no agent server listens there
+PAGE = {"accept": "text/html"}  # the header of a browser
 _MORNING = datetime(2004, 11, 15, 3, 0, tzinfo=UTC)
 _AFTERNOON = datetime(2009, 10, 1, 15, 56, tzinfo=UTC)
 _SAID = re.compile(r"\[(\d\d):(\d\d)\] <([^>]+)> ?(.*)")
 _JOINED = re.compile(r"=== (\S+) \[.*\]  has (joined|left) ")
 _RENAMED = re.compile(r"=== (\S+) is now known as (\S+)")
 _ACTED = re.compile(r"=== (\S+) (.*)")
+
+
+def bearer(token: str) -> dict[str, str]:
+    """Return the header with a token, none for ""."""
+    return {"authorization": f"Bearer {token}"} if token else {}
 
 
 def event(text: str, **values: Any) -> Event:
@@ -91,6 +98,22 @@ class WebSite:
         answer = await self.http.get(path, params=params)
         assert answer.status_code == 200, answer.text
         return answer.json()
+
+    async def page(self, path: str, token: str = "") -> str:
+        """Return the page at a path, as a browser asks for it; assert status 200."""
+        answer = await self.http.get(path, headers=PAGE | bearer(token))
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    async def ask(self, text: str, **body: Any) -> list[dict[str, Any]]:
+        """Ask in the chat box; return the lines of the answer."""
+        answer = await self.http.post("/chat", json={"text": text, **body})
+        assert answer.status_code == 200, answer.text
+        return [json.loads(line) for line in answer.text.splitlines()]
+
+    def client(self, **headers: str) -> httpx2.AsyncClient:
+        """Return another client, without the cookies of `http`."""
+        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=PATIENCE)
 
 
 @asynccontextmanager

@@ -49,22 +49,21 @@ class UploadedFile(BaseModel):
 
     async def read(self) -> AttachedFile:
         """Return the file with its text. Raises HTTPException 422, which says what to do."""
-        text, problem = "", "it has no text"
+        text, problem = "", "it is neither a PDF file nor text in UTF-8"
         try:
             data = base64.b64decode(self.data, validate=True)
             if data.startswith(b"%PDF-"):
-                problem = "it contains no text; its pages may be images"
                 text = (await extract(data, self.name, "pdf")).text
-            elif b"\0" in data:
-                problem = "it is neither text nor a PDF file"
-            else:
+                problem = "it contains no text; its pages may be images"
+            elif b"\0" not in data:
                 text = data.decode("utf-8-sig")
+                problem = "it has no text"
         except ExtraMissing:
             problem = "to read PDF files this site needs the extra `terrarium-irc[pages]`"
         except PageUnreadable as error:
             problem = str(error)
-        except ValueError:  # also of an unfit encoding
-            problem = "it is neither a PDF file nor text in UTF-8"
+        except ValueError:  # an unfit encoding
+            pass
         if not text.strip() or "\0" in text:
             problem += ". Paste the lines that matter instead."
             raise HTTPException(422, f"{self.name}: {problem}")

@@ -17,9 +17,10 @@ __all__ = ["chromium", "running_browser", "script"]
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[WebSite]:
-    """A site that is open to this machine, over an empty log."""
-    async with web_site(tmp_path) as found:
+async def site(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[WebSite]:
+    """A site as the `SITE` of the module describes it to `web_site`; by default one that is open to
+    this machine, over an empty log."""
+    async with web_site(tmp_path, **getattr(request.module, "SITE", {})) as found:
         yield found
 
 

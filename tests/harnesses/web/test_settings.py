@@ -23,13 +23,12 @@ def test_only_this_machine_can_reach_it_by_default() -> None:
     settings = read()
     assert (settings.host, settings.port, settings.token) == ("127.0.0.1", 8081, None)
     assert read(token="").token is None
-
-
-def test_a_token_opens_the_site_to_others_and_hides_itself() -> None:
     settings = read(host="0.0.0.0", token="frogs-are-awake", tokens={"guests": GUESTS})
     assert settings.token is not None
     assert settings.tokens["guests"].channels == ("irc/#a",)
     assert "frogs" not in repr(settings)
+    settings = read(public_url="https://logs.example.org/irc/")
+    assert settings.public_url == "https://logs.example.org/irc"
 
 
 def test_loopback_names_are_known_and_others_are_none() -> None:
@@ -67,8 +66,3 @@ def test_an_open_host_without_a_token_is_refused_with_what_to_do() -> None:
 def test_a_wrong_value_says_what_to_write(table: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read(**table)
-
-
-def test_the_public_address_is_one_that_a_link_can_begin_with() -> None:
-    settings = read(public_url="https://logs.example.org/irc/")
-    assert settings.public_url == "https://logs.example.org/irc"

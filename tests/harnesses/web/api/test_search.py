@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -33,24 +33,30 @@ async def test_a_result_says_what_was_found_and_a_wrong_cursor_is_refused(filled
             assert "cursor" in answer.json()["error"]["message"]
 
 
-SEARCHES = [
+SEARCHES: list[tuple[dict[str, Any], list[str]]] = [
     ({"q": "frogs toads"}, ["frogs and toads"]),
     ({"q": "frogs toads", "mode": "or"}, ["toads", "frogs and toads", "frogs"]),
     ({"q": "and toads", "mode": "phrase"}, ["frogs and toads"]),
     ({"q": "toads frogs", "mode": "phrase"}, []),
     ({"q": "frogs -toads"}, ["frogs"]),
     ({"q": "toad*"}, ["toads", "frogs and toads"]),
-    ({"q": "from:bob"}, ["toads"]),
+    ({"q": "from:bob"}, ["new newts", "toads"]),
     ({"q": "frogs", "until": "2026-03-01T00:00:30Z"}, ["frogs"]),
+    ({"q": "newts", "nick": "ada", "hours": 24}, ["newts"]),
 ]
 
 
 async def test_the_language_and_the_modes_of_the_search(tmp_path: Path) -> None:
-    events = [
-        event("frogs", time=datetime(2026, 3, 1, 0, 0, tzinfo=UTC)),
-        event("frogs and toads", time=datetime(2026, 3, 1, 0, 1, tzinfo=UTC)),
-        event("toads", nick="bob", time=datetime(2026, 3, 1, 0, 2, tzinfo=UTC)),
+    now, march = datetime.now(UTC), datetime(2026, 3, 1, tzinfo=UTC)
+    lines = [
+        ("frogs", "ada", march),
+        ("frogs and toads", "ada", march + timedelta(minutes=1)),
+        ("toads", "bob", march + timedelta(minutes=2)),
+        ("old newts", "ada", now - timedelta(hours=30)),
+        ("newts", "ada", now),
+        ("new newts", "bob", now),
     ]
+    events = [event(text, nick=nick, time=time) for text, nick, time in lines]
     async with web_site(tmp_path, events=events) as site:
         for params, texts in SEARCHES:
             found = (await site.get("/api/search", **params))["results"]
@@ -107,7 +113,7 @@ async def test_a_choice_without_words_lists_what_fits_it(tmp_path: Path) -> None
             assert (query, counted[1]) == (query, found)
 
 
-async def test_a_search_is_an_atom_feed(filled: WebSite) -> None:
+async def test_a_search_or_a_channel_is_a_feed_of_what_was_said(filled: WebSite) -> None:
     answer = await filled.http.get("/feed.atom?q=k3b&limit=3")
     assert answer.headers["content-type"] == "application/atom+xml; charset=utf-8"
     feed = ElementTree.fromstring(answer.text)
@@ -121,17 +127,13 @@ async def test_a_search_is_an_atom_feed(filled: WebSite) -> None:
     assert link is not None
     assert link.startswith(f"{filled.url}/channel/irc/%23ubuntu?at=")
     assert (await filled.http.get(link)).status_code == 200
-
-
-async def test_a_channel_is_a_feed_of_what_was_said(site: WebSite) -> None:
-    await site.said("one <b>")
-    await site.said("", type=EventType.JOIN)
-    await site.said("elsewhere", channel="#other")
-    feed = await site.get("/feed.json", channel="irc/#ubuntu")
-    assert feed["version"] == "https://jsonfeed.org/version/1.1"
-    assert [item["content_text"] for item in feed["items"]] == ["one <b>"]
-    assert feed["items"][0]["authors"] == [{"name": "ada"}]
-    assert feed["home_page_url"] == f"{site.url}/search?channel=irc%2F%23ubuntu"
+    await filled.said("one <b>", channel="#new")
+    await filled.said("", channel="#new", type=EventType.JOIN)
+    of_channel = await filled.get("/feed.json", channel="irc/#new")
+    assert of_channel["version"] == "https://jsonfeed.org/version/1.1"
+    assert [item["content_text"] for item in of_channel["items"]] == ["one <b>"]
+    assert of_channel["items"][0]["authors"] == [{"name": "ada"}]
+    assert of_channel["home_page_url"] == f"{filled.url}/search?channel=irc%2F%23new"
 
 
 async def test_no_line_can_break_a_feed(tmp_path: Path) -> None:

@@ -10,17 +10,15 @@ from sqlite3 import connect
 import httpx2
 import pytest
 
-from tests.kit.web_site import WebSite, event, web_site
+from tests.kit.web_site import PAGE, WebSite, bearer, event, web_site
 
 TOKEN = "frogs-are-awake"
-WITH_TOKEN = {"token": TOKEN}
-PAGE = {"accept": "text/html"}
 
 
 @pytest.fixture
 async def closed(tmp_path: Path) -> AsyncIterator[WebSite]:
     """A site with a token."""
-    async with web_site(tmp_path, settings=WITH_TOKEN) as found:
+    async with web_site(tmp_path, settings={"token": TOKEN}) as found:
         yield found
 
 
@@ -31,30 +29,29 @@ async def test_only_the_token_opens_under_any_name_and_health_needs_none(closed:
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"] == "Bearer"
             assert "Authorization: Bearer" in answer.json()["error"]["message"]
-    for path in (
-        "/health%23",
-        "/login%3F/../api/messages",
-        "/%2e%2e/api/messages",
-        "//api/messages",
-    ):
+    evasions = "/health%23", "/login%3F/../api/messages", "/%2e%2e/api/messages", "//api/messages"
+    for path in evasions:
         assert (await closed.http.get(path)).status_code in (401, 404), path
     headers = {"authorization": f"bearer {TOKEN}"}
     assert (await closed.http.get("/api/messages", headers=headers)).status_code == 200
     assert (await closed.http.get("/health")).status_code == 200
-    headers = {"host": "logs.example", "authorization": f"Bearer {TOKEN}"}
+    headers = bearer(TOKEN) | {"host": "logs.example"}
     assert (await closed.http.get("/api/channels", headers=headers)).status_code == 200
 
 
 async def test_a_browser_is_sent_to_the_login_and_back_and_nowhere_else(closed: WebSite) -> None:
+    async def login(token: str) -> httpx2.Response:
+        return await closed.http.post("/login", data={"token": token, "next": "/search?q=frogs"})
+
     sent = await closed.http.get("/search?q=frogs", headers=PAGE)
     assert sent.headers["location"] == "/login?next=%2Fsearch%3Fq%3Dfrogs"
     head = await closed.http.head("/search?q=frogs", headers=PAGE)
     assert head.headers["location"] == sent.headers["location"]
     form = await closed.http.get(sent.headers["location"])
     assert 'value="/search?q=frogs"' in form.text
-    wrong = await login(closed, "wrong")
+    wrong = await login("wrong")
     assert (wrong.status_code, "not the token" in wrong.text) == (401, True)
-    right = await login(closed, TOKEN)
+    right = await login(TOKEN)
     assert (right.status_code, right.headers["location"]) == (303, "/search?q=frogs")
     cookie = right.headers["set-cookie"]
     assert "HttpOnly" in cookie
@@ -64,10 +61,6 @@ async def test_a_browser_is_sent_to_the_login_and_back_and_nowhere_else(closed: 
     for target in ["https://evil.example/", "//evil.example", "/\\evil.example"]:
         answer = await closed.http.post("/login", data={"token": TOKEN, "next": target})
         assert answer.headers["location"] == "/"
-
-
-async def login(site: WebSite, token: str) -> httpx2.Response:
-    return await site.http.post("/login", data={"token": token, "next": "/search?q=frogs"})
 
 
 async def test_a_token_in_the_address_logs_in_and_vanishes_from_it(closed: WebSite) -> None:
@@ -126,8 +119,8 @@ def assert_protecting(headers: httpx2.Headers) -> None:
 
 
 async def test_the_head_of_an_answer_can_be_asked_for_alone(site: WebSite) -> None:
+    plain = {"accept-encoding": "identity"}
     for path in ["/", "/api/channels", "/static/site.css"]:
-        plain = {"accept-encoding": "identity"}
         head = await site.http.head(path, headers=plain)
         whole = await site.http.get(path, headers=plain)
         assert (head.status_code, head.content) == (200, b"")
@@ -136,11 +129,7 @@ async def test_the_head_of_an_answer_can_be_asked_for_alone(site: WebSite) -> No
 
 NAMES = ("page", "place", "path", "request", "state", "scope", "self", "name", "network", "query")
 STRANGE = "&".join(f"{name}=//evil.example/" for name in NAMES)
-
-
 ABOUT_A = ["/channel/irc/A", "/channel/irc/%23a", "/calendar/irc/a", "/stats/irc/a", "/text/irc/a"]
-
-
 PATHS = [*ABOUT_A, "/", "/stats", "/person/ada", "/search", "/feed.atom", "/feed.json", "/zone"]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,16 +15,14 @@ from storage.queues.outbox import Outbox
 from terrarium.config import Config, ConfigError
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
-from tests.kit.web_site import WebSite, event, web_site
+from tests.kit.web_site import PAGE, WebSite, bearer, event, web_site
 
 OPEN, CLOSED = "#open", "#closed"
 SETTINGS = {
     "token": "all-of-it",
     "tokens": {"guests": {"token": "only-open", "channels": ["irc/#OPEN"]}},
 }
-GUEST = {"authorization": "Bearer only-open"}
-OWNER = {"authorization": "Bearer all-of-it"}
-PAGE = {"accept": "text/html"}
+GUEST, OWNER = bearer("only-open"), bearer("all-of-it")
 SECRET = "the newts are in the cellar"
 EVENTS = [
     event("the frogs are awake", channel=OPEN),
@@ -51,11 +50,7 @@ EVERYWHERE = [
 ]
 
 
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[WebSite]:
-    """A site with a token for one of its channels."""
-    async with web_site(tmp_path, events=EVENTS, settings=SETTINGS) as found:
-        yield found
+SITE: dict[str, Any] = {"events": EVENTS, "settings": SETTINGS}
 
 
 async def texts(site: WebSite, headers: Mapping[str, str]) -> list[str]:
@@ -79,7 +74,7 @@ async def test_a_token_or_a_login_with_it_opens_its_channels_and_no_other(site: 
     assert await texts(site, {}) == ["the frogs are awake"]
     assert (await site.http.get("/channel/irc/%23closed", headers=PAGE)).status_code == 404
     assert (await site.http.get("/tendrils", headers=PAGE)).status_code == 303
-    assert "Tendrils" not in (await site.http.get("/", headers=PAGE)).text
+    assert "Tendrils" not in await site.page("/")
 
 
 async def test_an_account_signs_in_by_name_with_its_own_rights_and_by_no_link(
@@ -100,7 +95,7 @@ async def test_an_account_signs_in_by_name_with_its_own_rights_and_by_no_link(
             await site.http.get(f"/?token={token}")  # anybody can write a link with their own token
             assert (await site.http.get("/chat", headers=PAGE)).status_code == 303
             await site.http.post("/login", data={"token": token})
-            assert token.partition("s-")[0] in (await site.http.get("/", headers=PAGE)).text
+            assert token.partition("s-")[0] in await site.page("/")
             assert (await site.http.get("/runs", headers=PAGE)).status_code == status
             await site.http.get("/?token=only-open")  # nor does a link end a login
             seen = await texts(site, {})
@@ -133,11 +128,10 @@ async def test_a_stream_stays_within_the_channels_of_its_token(site: WebSite) ->
         assert "newts" not in seen
 
 
-async def test_the_chat_looks_up_only_what_the_visitor_may_read(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        web_site(tmp_path, events=EVENTS, settings=SETTINGS, agent_url=script.url) as site,
-    ):
+async def test_the_chat_looks_up_only_what_the_visitor_may_read(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with web_site(tmp_path, **SITE, agent_url=script.url) as site:
         for headers in (GUEST, OWNER):
             site.http.cookies.clear()
             script.call("search_log", {"query": "newts"}).say("That is all.")
@@ -151,10 +145,10 @@ async def test_a_public_channel_needs_no_token_and_may_be_listed(tmp_path: Path)
     settings = {**SETTINGS, "public": ["irc/#open"]}
     async with web_site(tmp_path, events=EVENTS, settings=settings) as site:
         assert await texts(site, {}) == ["the frogs are awake"]
-        presented_tokens = await site.http.get("/channel/irc/%23open", headers=PAGE)
-        assert presented_tokens.status_code == 200
-        assert "x-robots-tag" not in presented_tokens.headers
-        assert "/login?next=" in presented_tokens.text
+        listed = await site.http.get("/channel/irc/%23open", headers=PAGE)
+        assert listed.status_code == 200
+        assert "x-robots-tag" not in listed.headers
+        assert "/login?next=" in listed.text
         search = await site.http.get("/search?q=frogs", headers=PAGE)
         assert search.headers["x-robots-tag"] == "noindex"
         for path in EVERYWHERE:
@@ -163,13 +157,11 @@ async def test_a_public_channel_needs_no_token_and_may_be_listed(tmp_path: Path)
         for path in ("/chat", "/tendrils"):
             sent = await site.http.get(path, headers=PAGE)
             assert sent.headers["location"].startswith("/login"), path
-        refused = await site.http.post("/chat", json={"text": "hello"})
-        assert refused.status_code == 401
-        wrong = await site.http.get("/api/messages", headers={"authorization": "Bearer wrong"})
-        assert [each["text"] for each in wrong.json()["messages"]] == ["the frogs are awake"]
+        assert (await site.http.post("/chat", json={"text": "hello"})).status_code == 401
+        assert await texts(site, bearer("wrong")) == ["the frogs are awake"]
 
 
-async def test_an_answer_that_is_known_already_is_not_sent_again(tmp_path: Path) -> None:
+async def test_a_known_answer_is_not_sent_again_and_a_long_one_compressed(tmp_path: Path) -> None:
     async with web_site(tmp_path, events=EVENTS) as site:
         for path in ("/api/messages", "/api/channels", "/channel/irc/%23open"):
             first = await site.http.get(path)
@@ -178,13 +170,11 @@ async def test_an_answer_that_is_known_already_is_not_sent_again(tmp_path: Path)
             again = await site.http.get(path, headers=known)
             assert (again.status_code, again.content) == (304, b""), path
             assert again.headers["etag"] == first.headers["etag"]
-        await site.said("news", channel=OPEN)
+        for number in range(100):
+            await site.said(f"news {number}", channel=OPEN)
         changed = await site.http.get("/api/messages", headers=known)
         assert changed.status_code == 200
-
-
-async def test_long_answers_are_compressed_but_not_for_another_site(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=[event(f"line {n}") for n in range(100)]) as site:
+        # A long answer is compressed, but not for another site.
         answer = await site.http.get("/api/messages")
         assert answer.headers["content-encoding"] == "gzip"
         assert "Accept-Encoding" in answer.headers["vary"]
@@ -229,8 +219,7 @@ async def test_only_a_token_that_may_has_the_bot_say_something_on_its_channels(
         },
         "accounts": {"ada": {"token": "ada-s-own", "say": True}},
     }
-    ada = {"authorization": "Bearer ada-s-own"}
-    ci = {"authorization": "Bearer only-ci"}
+    ada, ci = bearer("ada-s-own"), bearer("only-ci")
     events = [*EVENTS, event("imported", network="old", channel=OPEN)]
     async with web_site(tmp_path, events=events, settings=settings) as site:
 

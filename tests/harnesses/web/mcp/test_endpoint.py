@@ -14,7 +14,7 @@ import pytest
 from harnesses.web.mcp.endpoint import McpEndpoint
 from tests.kit.patience import PATIENCE
 from tests.kit.serving import serving
-from tests.kit.web_site import WebSite, event, web_site
+from tests.kit.web_site import WebSite, bearer, event, web_site
 
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 MODERN = {"mcp-protocol-version": "2026-07-28"}
@@ -94,8 +94,9 @@ async def test_a_page_elsewhere_cannot_have_a_browser_call_a_tool(tmp_path: Path
 
 async def test_a_wrong_token_opens_nothing(tmp_path: Path) -> None:
     async with web_site(tmp_path, settings={"token": "whole-token"}) as site:
-        for headers in ({}, {"authorization": "Bearer wrong"}):
-            answer = await site.http.post("/mcp", json=message(), headers={**ACCEPT, **headers})
+        for token in ("", "wrong"):
+            headers = ACCEPT | bearer(token)
+            answer = await site.http.post("/mcp", json=message(), headers=headers)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"] == "Bearer"
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import pytest
-from mcp import Client
 from mcp.client.subscriptions import ToolsListChanged
 from pydantic import Field
 
@@ -73,25 +72,20 @@ async def kettle(data: Path) -> AsyncIterator[Kettle]:
         yield running
 
 
-async def offered(client: Client, name: str, *, there: bool = True) -> dict[str, str]:
-    """Return the descriptions of all tools, once one of this name is there, or is not."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            tools = {
-                each.name: each.description or "" for each in (await client.list_tools()).tools
-            }
-            if (name in tools) == there:
-                return tools
-            await asyncio.sleep(0.05)
-
-
 @pytest.mark.server
-async def test_a_tool_that_is_marked_is_found_and_called_while_its_tendril_is_there(
+async def test_a_tool_is_found_and_called_and_clients_are_told_that_it_comes_and_goes(
     tmp_path: Path,
 ) -> None:
-    async with web_site(tmp_path) as site, mcp_client(site.url) as client:
+    async with (
+        web_site(tmp_path) as site,
+        mcp_client(site.url) as client,
+        client.listen(tools_list_changed=True) as changes,
+        asyncio.timeout(PATIENCE),
+    ):
         async with kettle(tmp_path) as running:
-            tools = await offered(client, "kettle_heat")
+            assert await anext(changes) == ToolsListChanged()
+            listed = (await client.list_tools()).tools
+            tools = {each.name: each.description for each in listed}
             assert tools["kettle_heat"] == "Heat the water by some degrees."
             assert "kettle_lid" not in tools
             made = await client.call_tool("kettle_heat", {"degrees": 30})
@@ -103,7 +97,8 @@ async def test_a_tool_that_is_marked_is_found_and_called_while_its_tendril_is_th
             drained = await client.call_tool("kettle_drain")
             assert (drained.is_error, "may not" in text(drained)) == (True, True)
             assert running.degrees == 50
-        await offered(client, "kettle_heat", there=False)
+        assert await anext(changes) == ToolsListChanged()
+        assert "kettle_heat" not in {each.name for each in (await client.list_tools()).tools}
 
 
 @pytest.mark.server
@@ -118,22 +113,7 @@ async def test_a_tool_of_another_tendril_is_called_with_the_scope_of_the_token(
         mcp_client(site.url, token="whole") as owner,
         mcp_client(site.url, token="some") as guest,
     ):
-        await offered(guest, "kettle_recall")
         whole = text(await owner.call_tool("kettle_recall", {"words": "secret"}))
         part = text(await guest.call_tool("kettle_recall", {"words": "secret"}))
         assert "a secret of the toads" in whole
         assert "toads" not in part
-
-
-@pytest.mark.server
-async def test_a_client_that_listens_is_told_of_tools_that_come_and_go(tmp_path: Path) -> None:
-    async with (
-        web_site(tmp_path) as site,
-        mcp_client(site.url) as client,
-        client.listen(tools_list_changed=True) as changes,
-        asyncio.timeout(PATIENCE),
-    ):
-        async with kettle(tmp_path):
-            assert await anext(changes) == ToolsListChanged()
-            assert "kettle_heat" in {each.name for each in (await client.list_tools()).tools}
-        assert await anext(changes) == ToolsListChanged()

@@ -12,7 +12,7 @@ from storage.chat_log.event import Place
 from storage.queues.pastes import Pastes
 from storage.queues.unasked import LIFETIME, Signal, SignalKind, Signals
 from tests.kit.browser import PHONE, browser, visit
-from tests.kit.web_site import CHANNEL, NETWORK, WebSite, web_site
+from tests.kit.web_site import CHANNEL, NETWORK, WebSite, bearer, web_site
 
 PLACE = Place(NETWORK, CHANNEL)
 
@@ -31,9 +31,8 @@ async def felt(site: WebSite, kind: SignalKind, text: str, outcome: str, paste: 
 async def test_moments_are_judged_and_give_precision_and_recall(tmp_path: Path) -> None:
     async with web_site(tmp_path) as site, browser() as chromium:
         said = "Mount <b>it</b>."
-        asked = await felt(
-            site, "question", "how do I mount it?", "woke the model: an answer", said
-        )
+        woken = "woke the model: an answer"
+        asked = await felt(site, "question", "how do I mount it?", woken, said)
         await felt(site, "question", "who knows?", "woke the model: nothing to say")
         await felt(site, "question", "where is it?", "answered")
         await felt(site, "mention", "I like Terra", "faded")
@@ -56,13 +55,12 @@ async def test_only_who_may_read_all_sees_and_judges(tmp_path: Path) -> None:
     tokens = {"guest": {"token": "only-open", "channels": [f"{NETWORK}/{CHANNEL}"]}}
     async with web_site(tmp_path, settings={"token": "all", "tokens": tokens}) as site:
         await felt(site, "question", "how do I mount it?", "answered")
-        for token, status in (("only-open", 401), ("all", 200)):
-            headers = {"authorization": f"Bearer {token}"}
-            answer = await site.http.get("/attention", headers=headers)
-            assert answer.status_code == status
-            judged = await site.http.post("/attention/1/good", headers=headers)
-            assert judged.status_code == (303 if status == 200 else 401)
-        evil = {"authorization": "Bearer all", "origin": "https://evil.example"}
+        for token, shown, judged in (("only-open", 401, 401), ("all", 200, 303)):
+            headers = bearer(token)
+            assert (await site.http.get("/attention", headers=headers)).status_code == shown
+            answer = await site.http.post("/attention/1/good", headers=headers)
+            assert answer.status_code == judged
+        evil = bearer("all") | {"origin": "https://evil.example"}
         assert (await site.http.post("/attention/1/bad", headers=evil)).status_code == 403
         for wrong in ("1/fine", "x/good", f"{2**63}/good"):
             answer = await site.http.post(f"/attention/{wrong}", headers=headers)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
-
-import pytest
 
 from storage.chat_log.event import EventType
 from tests.kit.web_site import WebSite, event, two_days, web_site
@@ -22,17 +19,7 @@ ZURICH_NIGHT = [  # Switzerland goes back to winter time in this night
 ]
 
 
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[WebSite]:
-    """A site with the lines of that night."""
-    async with web_site(tmp_path, events=ZURICH_NIGHT) as found:
-        yield found
-
-
-async def shown(site: WebSite, path: str) -> str:
-    answer = await site.http.get(path, headers={"accept": "text/html"})
-    assert answer.status_code == 200, answer.text
-    return answer.text
+SITE = {"events": ZURICH_NIGHT}
 
 
 def said(page: str) -> list[str]:
@@ -41,40 +28,49 @@ def said(page: str) -> list[str]:
 
 async def test_a_day_has_its_lines_and_leads_to_the_days_around_it(tmp_path: Path) -> None:
     async with web_site(tmp_path, events=two_days()) as site:
-        first = await shown(site, f"{HERE}?day=2004-11-15")
+        first = await site.page(f"{HERE}?day=2004-11-15")
         assert "Monday, 15 November 2004" in first
         assert len(said(first)) == 172
         assert f'rel="next" href="{HERE}?day=2009-10-01&amp;tz=UTC"' in first
         assert 'rel="prev"' not in first
-        between = await shown(site, f"{HERE}?day=2006-01-01")
+        between = await site.page(f"{HERE}?day=2006-01-01")
         assert "Nobody has said anything on this day" in between
         assert f'rel="prev" href="{HERE}?day=2004-11-15&amp;tz=UTC"' in between
         assert f'rel="next" href="{HERE}?day=2009-10-01&amp;tz=UTC"' in between
 
 
 async def test_days_are_of_the_zone_and_several_stand_on_one_page(site: WebSite) -> None:
-    page = await shown(site, f"{HERE}?day=2026-10-25&tz=Europe/Zurich")
+    page = await site.page(f"{HERE}?day=2026-10-25&tz=Europe/Zurich")
     assert said(page) == ["Sunday begins", "Sunday ends"]
     assert "2026-10-25 00:00:00 CEST" in page
     assert "2026-10-25 23:59:00 CET" in page
     assert f'href="{HERE}?day=2026-10-24&amp;tz=Europe%2FZurich"' in page
-    assert said(await shown(site, f"{HERE}?day=2026-10-25")) == ["Sunday ends", "already Monday"]
-    page = await shown(site, f"{HERE}?day=2026-10-23&days=3&tz=Europe/Zurich")
+    assert said(await site.page(f"{HERE}?day=2026-10-25")) == ["Sunday ends", "already Monday"]
+    page = await site.page(f"{HERE}?day=2026-10-23&days=3&tz=Europe/Zurich")
     assert said(page) == ["still Saturday", "Sunday begins", "Sunday ends"]
     assert re.findall(r'data-day="([^"]*)"', page) == ["2026-10-24", "2026-10-25"]
     assert "23 Oct 2026 – 25 Oct 2026" in page
+    page = await site.page(f"{HERE}?day=2026-10-25&tz=Europe/Zurich")  # leads to its hours
+    (nav,) = re.findall(r'<nav class="hours".*?</nav>', page, re.S)
+    hours = re.findall(r">(\d\d)<", nav)
+    assert hours == [*("00", "01", "02", "02"), *(f"{hour:02}" for hour in range(3, 24))]
+    first, last = re.findall(r'href="#e(\d+)" title="(.*?)"', nav)
+    assert (first[1], last[1]) == ("00:00: 1 line", "23:00: 1 line")
+    linked = await site.page(f"{HERE}?at={last[0]}&tz=Europe/Zurich")
+    assert "<strong>25 Oct 2026, 23:59</strong>" in linked
+    assert ">← All of 25 Oct 2026</a>" in linked
 
 
 async def test_a_link_to_a_day_names_its_zone_and_a_zone_is_chosen_once(site: WebSite) -> None:
-    page = await shown(site, f"{HERE}?day=2026-10-24")
+    page = await site.page(f"{HERE}?day=2026-10-24")
     (link,) = re.findall(r'rel="next" href="(.*?)"', page)
     answer = await site.http.get(unescape(link), headers={"cookie": "terrarium_zone=Asia/Tokyo"})
     assert said(answer.text) == ["Sunday ends", "already Monday"]
     form = {"zone": "Europe/Zurich", "next": f"{HERE}?day=2026-10-26"}
     chosen = await site.http.post("/zone", data=form)
     assert (chosen.status_code, chosen.headers["location"]) == (303, form["next"])
-    assert said(await shown(site, form["next"])) == ["already Monday"]
-    assert "selected>Europe/Zurich<" in await shown(site, "/zone")
+    assert said(await site.page(form["next"])) == ["already Monday"]
+    assert "selected>Europe/Zurich<" in await site.page("/zone")
     chosen = await site.http.post("/zone", data=form | {"next": f"{HERE}?day=2026-10-26&tz=UTC"})
     assert chosen.headers["location"] == f"{HERE}?day=2026-10-26&tz=Europe%2FZurich"
 
@@ -86,13 +82,8 @@ async def test_what_is_no_zone_or_no_day_is_refused(site: WebSite) -> None:
         assert answer.status_code == 422
         cookie = {"cookie": f"terrarium_zone={zone}"}
         assert (await site.http.get(HERE, headers=cookie)).status_code == 200
-    for query in [
-        "day=yesterday",
-        "day=0001-01-01",
-        "day=9999-12-31",
-        "day=2004-11-15&days=8",
-        "days=x",
-    ]:
+    days = "day=yesterday", "day=0001-01-01", "day=9999-12-31", "day=2004-11-15&days=8", "days=x"
+    for query in days:
         for page in ("channel", "text"):
             answer = await site.http.get(f"/{page}/irc/%23ubuntu?{query}")
             assert answer.status_code == 422, page
@@ -102,25 +93,13 @@ async def test_a_day_of_many_lines_goes_on_on_a_second_page(tmp_path: Path) -> N
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     events = [event(f"line {number}", time=noon) for number in range(803)]
     async with web_site(tmp_path, events=events) as site:
-        page = await shown(site, f"{HERE}?day=2026-03-01")
+        page = await site.page(f"{HERE}?day=2026-03-01")
         assert len(said(page)) == 800
         further = re.search(r'href="([^"]*)">↓ More of this day', page)
         assert further
-        rest = await shown(site, further[1].replace("&amp;", "&"))
+        rest = await site.page(further[1].replace("&amp;", "&"))
         assert said(rest) == ["line 800", "line 801", "line 802"]
         assert "↑ Older lines" in rest
-
-
-async def test_a_day_leads_to_its_hours_and_a_line_to_its_own_day(site: WebSite) -> None:
-    page = await shown(site, f"{HERE}?day=2026-10-25&tz=Europe/Zurich")
-    (nav,) = re.findall(r'<nav class="hours".*?</nav>', page, re.S)
-    hours = re.findall(r">(\d\d)<", nav)
-    assert hours == [*("00", "01", "02", "02"), *(f"{hour:02}" for hour in range(3, 24))]
-    first, last = re.findall(r'href="#e(\d+)" title="(.*?)"', nav)
-    assert (first[1], last[1]) == ("00:00: 1 line", "23:00: 1 line")
-    linked = await shown(site, f"{HERE}?at={last[0]}&tz=Europe/Zurich")
-    assert "<strong>25 Oct 2026, 23:59</strong>" in linked
-    assert ">← All of 25 Oct 2026</a>" in linked
 
 
 async def test_the_nick_of_lines_in_a_row_is_shown_once(tmp_path: Path) -> None:
@@ -139,7 +118,7 @@ async def test_the_nick_of_lines_in_a_row_is_shown_once(tmp_path: Path) -> None:
         event("much later", time=later),
     ]
     async with web_site(tmp_path, events=events) as site:
-        page = await shown(site, f"{HERE}?day=2026-03-01")
+        page = await site.page(f"{HERE}?day=2026-03-01")
         lines = re.findall(r'<li class="line(.*?)".*?<span class="text"[^>]*>(.*?)<', page, re.S)
         assert [text for kind, text in lines if "same" in kind] == ["two", "six"]
 
@@ -172,9 +151,9 @@ async def test_short_and_permanent_addresses_lead_to_a_line(site: WebSite) -> No
     assert (await site.http.get("/line/no")).status_code == 422
     link = message["link"]
     assert link.startswith(f"{HERE}?at={message['id']}&time=2026-10-24T22:00:00Z#e")
-    assert f'id="e{message["id"]}"' in await shown(site, link)
+    assert f'id="e{message["id"]}"' in await site.page(link)
     other = link.replace(f"at={message['id']}&", "at=77&")
-    assert f'id="e{message["id"]}"' in await shown(site, other)
+    assert f'id="e{message["id"]}"' in await site.page(other)
     lost = await site.http.get(f"{HERE}?at=77&time=2027-01-01T00:00:00Z")
     assert lost.status_code == 404
 
@@ -184,5 +163,5 @@ async def test_today_goes_on_by_itself_and_yesterday_does_not(tmp_path: Path) ->
     async with web_site(tmp_path, events=[old]) as site:
         await site.said("now")
         today = datetime.now(UTC).date()
-        assert "data-tail=" in await shown(site, f"{HERE}?day={today}&days=2")
-        assert "data-tail=" not in await shown(site, f"{HERE}?day=2020-01-01")
+        assert "data-tail=" in await site.page(f"{HERE}?day={today}&days=2")
+        assert "data-tail=" not in await site.page(f"{HERE}?day=2020-01-01")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 import struct
 import zlib
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from playwright.async_api import expect
 
@@ -24,9 +22,8 @@ def png(width: int = 8, height: int = 8) -> bytes:
     """A PNG file of black, not compressed."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
+        size, check = (struct.pack(">I", each) for each in (len(data), zlib.crc32(kind + data)))
+        return size + kind + data + check
 
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     pixels = zlib.compress(bytes(width + 1) * height, 0)
@@ -45,48 +42,27 @@ def images(body: dict[str, Any]) -> list[str]:
     return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
 
 
-def contents(folder: Path) -> list[bytes]:
-    """All that is in the files of a folder."""
-    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
-
-
-async def ask(http: httpx2.AsyncClient, text: str, image: bytes | None = None) -> dict[str, Any]:
-    """Ask in the chat box; return the last line of the answer."""
-    given = {} if image is None else {"image": encoded(image)}
-    answer = await http.post("/chat", json={"text": text, **given})
-    assert answer.status_code == 200, answer.text
-    last: dict[str, Any] = json.loads(answer.text.splitlines()[-1])
-    return last
-
-
-async def test_an_image_is_shown_to_a_model_that_sees_and_kept_nowhere(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
-        script.able = {"vision": True}
-        script.say("A frog.").say("A green one.")
-        picture = png()
-        assert (await ask(site.http, "what is that?", picture))["ok"]
-        words, shown = script.requests[0]["messages"][-1]["content"]
-        assert words["text"].endswith("visitor asks: what is that?")
-        assert shown == {
-            "type": "image_url",
-            "image_url": {"url": f"data:image/png;base64,{encoded(picture)}"},
-        }
-        await ask(site.http, "and which colour has it?")
-        assert "what is that?" in str(script.requests[1]["messages"])
-        assert images(script.requests[1]) == []
-    for kept in contents(tmp_path):
-        assert picture[8:] not in kept
-        assert encoded(picture).encode() not in kept
-
-
-async def test_the_image_stays_with_the_question_while_tools_are_used(
+async def test_an_image_is_shown_to_a_model_that_sees_and_kept_nowhere(
     script: ScriptedOpenAI, chat: WebSite
 ) -> None:
     script.able = {"vision": True}
+    script.say("A frog.").say("A green one.")
+    picture = png()
+    assert (await chat.ask("what is that?", image=encoded(picture)))[-1]["ok"]
+    words, shown = script.requests[0]["messages"][-1]["content"]
+    assert words["text"].endswith("visitor asks: what is that?")
+    address = f"data:image/png;base64,{encoded(picture)}"
+    assert shown == {"type": "image_url", "image_url": {"url": address}}
+    await chat.ask("and which colour has it?")
+    assert "what is that?" in str(script.requests[1]["messages"])
+    assert images(script.requests[1]) == []
+    files = [path.read_bytes() for path in chat.data.rglob("*") if path.is_file()]
+    assert not any(data in kept for kept in files for data in (picture[8:], address.encode()))
+    # It stays with its question while tools are used.
     script.call("search_log", {"query": "frog"}).say("A frog.")
-    assert (await ask(chat.http, "who spoke of that?", png()))["ok"]
-    assert [len(images(body)) for body in script.requests] == [1, 1]
-    *_, question, call, result = script.requests[1]["messages"]
+    assert (await chat.ask("who spoke of that?", image=encoded(picture)))[-1]["ok"]
+    assert [len(images(body)) for body in script.requests[2:]] == [1, 1]
+    *_, question, call, result = script.requests[-1]["messages"]
     assert isinstance(question["content"], list)
     assert (call["role"], result["role"]) == ("assistant", "tool")
 
@@ -96,10 +72,10 @@ async def test_a_model_that_may_not_see_is_not_asked(
     script: ScriptedOpenAI, chat: WebSite, able: dict[str, Any]
 ) -> None:
     script.able = able
-    told = await ask(chat.http, "what is that?", png())
+    (told,) = await chat.ask("what is that?", image=encoded(png()))
     assert (told["ok"], BLIND in told["html"]) == (False, True)
     assert script.requests == []
-    assert (await ask(chat.http, "and in words?"))["ok"]
+    assert (await chat.ask("and in words?"))[-1]["ok"]
 
 
 @pytest.mark.parametrize(
@@ -111,12 +87,11 @@ async def test_a_model_that_may_not_see_is_not_asked(
     ],
 )
 async def test_what_is_no_image_or_too_large_is_refused(
-    tmp_path: Path, image: str, words: str
+    site: WebSite, image: str, words: str
 ) -> None:
-    async with web_site(tmp_path) as site:
-        answer = await site.http.post("/chat", json={"text": "look", "image": image})
-        assert answer.status_code == 422
-        assert words in answer.json()["error"]["message"]
+    answer = await site.http.post("/chat", json={"text": "look", "image": image})
+    assert answer.status_code == 422
+    assert words in answer.json()["error"]["message"]
 
 
 async def test_an_image_is_pasted_or_chosen_removed_and_made_smaller_when_it_is_too_large(

@@ -13,7 +13,7 @@ from storage.db.database import Database
 from storage.queues.jobs import CronRuns, Jobs
 from storage.queues.reminders import Owner, Reminder, Reminders
 from tests.kit.browser import visit
-from tests.kit.web_site import WebSite, web_site
+from tests.kit.web_site import WebSite, bearer, web_site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -85,7 +85,7 @@ async def test_people_pause_run_and_cancel_their_own_and_see_nobody_elses(
         assert before <= found["feed the newts"].due < LATER
         # The rights are checked when something is done, too, and no other site can do it.
         foreign = {"store": "irc", "name": "reminder-3", "action": "cancel"}
-        headers = {"authorization": "Bearer adas-own"}
+        headers = bearer("adas-own")
         answer = await site.http.post("/jobs", data=foreign, headers=headers)
         assert answer.status_code == 404
         own = foreign | {"name": f"reminder-{found['feed the newts'].id}"}

@@ -16,7 +16,7 @@ from storage.memory.conversations import Conversations, Turn
 from storage.memory.memories import HEARSAY, Memories, Memory, MemoryKind
 from tests.harnesses.web.pages.test_jobs import log_in
 from tests.kit.browser import visit
-from tests.kit.web_site import event, web_site
+from tests.kit.web_site import bearer, event, web_site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -74,47 +74,31 @@ async def texts(data: Path) -> list[str]:
 
 async def test_everybody_sees_their_own_and_operators_those_of_channels(tmp_path: Path) -> None:
     await fill(tmp_path)
-    everything = {
-        "oolong",
-        "a secret tea",
-        "darjeeling",
-        "tea of another ada",
-        "They spoke of newts.",
-        "Bob cried.",
-        "Ada spoke of tea.",
-        "Eve sang.",
-    }
     seen = {
         "adas-own": {"oolong", "a secret tea", "Ada spoke of tea."},
         "eves-own": {"Eve sang."},
         "bobs-own": {"darjeeling", "Bob cried."},
         "all-of-it": {"oolong", "tea of another ada", "They spoke of newts."},
-        "wrong": set[str](),
     }
+    everything = set[str]().union(*seen.values())
     events = [event("ada likes oolong", channel="#pond")]
     async with web_site(tmp_path, events=events, settings=SETTINGS) as site:
         async with Database.open(tmp_path / "irc.db") as database:
             await database.execute("UPDATE turns SET anchor = ?", [site.ids[0]])
         for token, expected in seen.items():
-            headers = {"authorization": f"Bearer {token}"}
-            pages = [
-                await site.http.get(path, headers=headers)
+            exported = await site.http.get("/memory.json", headers=bearer(token))
+            shown = [
+                await site.page(path, token)
                 for path in ("/memory?room=irc/%23pond", "/memory?room=irc,+in+private")
             ]
-            shown = "".join(answer.text for answer in pages)
-            found = {each for each in everything if f">{each}<" in shown}
-            exported = await site.http.get("/memory.json", headers=headers)
-            if token == "wrong":
-                assert exported.status_code == 401
-                continue
-            assert found == expected, token
+            assert {each for each in everything if f">{each}<" in "".join(shown)} == expected, token
             assert {each["text"] for each in exported.json()} == expected
-            assert "elsewhere" not in shown + exported.text
-        headers = {"authorization": "Bearer adas-own"}
-        owned = {
-            each["text"]: each
-            for each in (await site.http.get("/memory.json", headers=headers)).json()
-        }
+            assert "elsewhere" not in "".join((*shown, exported.text))
+        for path in ("/memory", "/memory.json"):
+            assert (await site.http.get(path, headers=bearer("wrong"))).status_code == 401
+        headers = bearer("adas-own")
+        exported = await site.http.get("/memory.json", headers=headers)
+        owned = {each["text"]: each for each in exported.json()}
         assert owned["oolong"]["line"] == f"/line/{site.ids[0]}"
         assert owned["oolong"]["source"] == "bob"
         # Numbers are easily guessed: the rights are checked when something is changed.
@@ -166,7 +150,7 @@ async def test_a_long_summary_of_any_channel_is_corrected_in_any_script(tmp_path
     async with web_site(tmp_path, settings=SETTINGS) as site:
         async with Database.open(tmp_path / "irc.db") as database:
             await Memories(database).add(summary)
-        headers = {"authorization": "Bearer all-of-it"}
+        headers = bearer("all-of-it")
         answer = await site.http.post("/memory", data=form, headers=headers)
         assert answer.headers.get("location") == "/memory?done=corrected"
         (exported,) = (await site.http.get("/memory.json", headers=headers)).json()

@@ -21,14 +21,13 @@ from tests.kit.agent_server import agent_client, agent_server
 from tests.kit.hub import ModelHub
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
-from tests.kit.web_site import event, web_site
+from tests.kit.web_site import PAGE, bearer, event, web_site
 
 pytest_plugins = ("tests.kit.engine",)
 
 NOW = datetime.now(UTC)
-PAGE = {"accept": "text/html"}
 TOKEN, GUEST = "frogs-in-the-pond", "newts-in-the-pond"
-OWNER = PAGE | {"authorization": f"Bearer {TOKEN}"}
+OWNER = PAGE | bearer(TOKEN)
 SETTINGS = {
     "token": TOKEN,
     "public": ["irc/#open"],
@@ -54,8 +53,8 @@ async def test_the_first_page_tells_everybody_only_what_they_may_see(tmp_path: P
                 )
                 await Reminders(database).add(reminder)
 
-        async def seen(headers: dict[str, str]) -> list[str]:
-            text = (await site.http.get("/", headers=headers)).text
+        async def seen(token: str) -> list[str]:
+            text = await site.page("/", token)
             wanted = (
                 "what is up in #open?",
                 "what is up in #closed?",
@@ -68,15 +67,14 @@ async def test_the_first_page_tells_everybody_only_what_they_may_see(tmp_path: P
             )
             return [each for each in wanted if each in text]
 
-        assert await seen(PAGE) == ["what is up in #open?"]
-        guest = PAGE | {"authorization": f"Bearer {GUEST}"}
-        assert await seen(guest) == ["what is up in #closed?"]
-        assert len(await seen(OWNER)) == 6
+        assert await seen("") == ["what is up in #open?"]
+        assert await seen(GUEST) == ["what is up in #closed?"]
+        assert len(await seen(TOKEN)) == 6
 
 
 async def test_settings_are_shown_to_the_operator_without_their_secrets(tmp_path: Path) -> None:
     async with web_site(tmp_path, settings=SETTINGS, tables={"irc": IRC}) as site:
-        page = (await site.http.get("/settings", headers=OWNER)).text
+        page = await site.page("/settings", TOKEN)
         assert "irc.example.org" in page
         assert TOKEN not in page
         assert GUEST not in page
@@ -91,7 +89,7 @@ async def test_usage_is_told_by_tendril_purpose_and_person_and_nobody_in_private
     amount = UsageAmount(requests=2, prompt=3_000, cached=1_500, completion=500)
     day = NOW.date()
     async with web_site(tmp_path) as site:
-        assert "Nothing used yet" in (await site.http.get("/usage", headers=PAGE)).text
+        assert "Nothing used yet" in await site.page("/usage")
         async with Database.open(tmp_path / "irc.db") as database:
             await Spending(database).add(
                 {
@@ -101,7 +99,7 @@ async def test_usage_is_told_by_tendril_purpose_and_person_and_nobody_in_private
                     TokenSpend(day - timedelta(days=40), "", "", "old"): amount,
                 }
             )
-        page = (await site.http.get("/usage", headers=PAGE)).text
+        page = await site.page("/usage")
         assert "<dd>10,500</dd>" in page
         assert "<dd>50%</dd>" in page
         assert "<bdi>irc/#pond/ada</bdi>" in page
@@ -120,7 +118,7 @@ async def test_costs_are_told_where_a_model_has_a_price(tmp_path: Path) -> None:
         web_site(tmp_path, agent_url=str(server.base_url)) as site,
     ):
         used = (await server.post("/v1/chat/completions", json=body)).json()["usage"]
-        page = (await site.http.get("/usage", headers=PAGE)).text
+        page = await site.page("/usage")
     assert f"<dt>EUR in 30 days</dt><dd>{used['total_tokens']:.2f}</dd>" in page
     assert "<td><bdi>terra</bdi></td>" in page
 
@@ -132,13 +130,13 @@ async def test_a_model_is_fetched_by_a_button(
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         model = {"upstream": script.url, "cache_dir": str(tmp_path / "models")}
         async with agent_server(model) as url, web_site(tmp_path / "web", agent_url=url) as site:
-            page = (await site.http.get("/models", headers=PAGE)).text
+            page = await site.page("/models")
             assert '<input type="hidden" name="name" value="qwen3-4b">' in page
             begun = await site.http.post("/models", data={"name": "small"})
             assert begun.headers["location"] == "/models"
             async with asyncio.timeout(PATIENCE):
                 while "its size is 20" not in page:  # the catalogue knows the right one
-                    page = (await site.http.get("/models", headers=PAGE)).text
+                    page = await site.page("/models")
             refused = await site.http.post("/models", data={"name": "nothing"}, headers=PAGE)
             assert refused.status_code == 503
 
@@ -181,11 +179,6 @@ async def test_a_fetched_model_is_used_without_a_restart_and_one_that_fails_is_n
             assert (await site.http.post("/models", data=absent)).status_code == 503
 
 
-async def test_the_models_page_tells_when_there_is_no_catalogue(tmp_path: Path) -> None:
-    async with web_site(tmp_path / "alone") as site:
-        assert "No catalogue" in (await site.http.get("/models", headers=PAGE)).text
-
-
 async def test_errors_are_pages_for_browsers(tmp_path: Path) -> None:
     async with web_site(tmp_path, settings={"token": TOKEN}) as site:
         for number in range(6):
@@ -199,9 +192,12 @@ async def test_errors_are_pages_for_browsers(tmp_path: Path) -> None:
         assert day.json()["error"]["message"] == "since: write a day as 2026-03-01"
 
 
-async def test_the_api_has_a_page_of_its_own(tmp_path: Path) -> None:
+async def test_the_api_has_a_page_of_its_own_and_that_of_models_tells_if_there_are_none(
+    tmp_path: Path,
+) -> None:
     async with web_site(tmp_path) as site:
-        page = (await site.http.get("/api", headers=PAGE)).text
+        page = await site.page("/api")
         described = (await site.get("/openapi.json"))["paths"]
         assert [path for path in described if f"<code>{path}</code>" not in page] == []
         assert f"{site.url}/api/search?q=frogs+awake&amp;channel=irc%2F%23terrarium" in page
+        assert "No catalogue" in await site.page("/models")  # without an agent server

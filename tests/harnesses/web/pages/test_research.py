@@ -74,13 +74,9 @@ async def test_lines_of_who_has_opted_out_are_not_shown(tmp_path: Path) -> None:
 
 
 async def test_what_a_browser_has_asked_for_it_can_have_forgotten(chat: WebSite) -> None:
-    async def say(text: str) -> str:
-        answer = await chat.http.post("/chat", json={"text": text})
-        return answer.text.splitlines()[-1]
-
     await chat.http.get("/chat/new", follow_redirects=True)
-    link = re.search(r"/research/[\w-]+", await say(".research what likes sun?"))
+    link = re.search(r"/research/[\w-]+", str(await chat.ask(".research what likes sun?")))
     assert link
     assert (await chat.http.get(link[0])).status_code == 200
-    assert "1 report" in await say(".forget me")
+    assert "1 report" in str(await chat.ask(".forget me"))
     assert (await chat.http.get(link[0])).status_code == 404

@@ -19,9 +19,8 @@ from tests.kit.irc_scene import alice_in
 from tests.kit.irc_tendril import ROOM, conversation_with, kept_turns
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
-from tests.kit.web_site import WebSite, web_site
+from tests.kit.web_site import PAGE, WebSite, bearer, web_site
 
-PAGE = {"accept": "text/html"}
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
@@ -68,16 +67,16 @@ async def test_runs_of_all_tendrils_are_listed_by_time_page_by_page(tmp_path: Pa
     await kept(tmp_path, "my-own", *(run(number) for number in range(1, 60, 2)))
     (tmp_path / "usage.db").write_bytes(b"somebody else's")
     async with web_site(tmp_path) as site:
-        first = (await site.http.get("/runs", headers=PAGE)).text
+        first = await site.page("/runs")
         assert first.index("nick59") < first.index("nick58") < first.index("nick10")
         assert "nick9" not in first
         [older] = [part.split('"')[0] for part in first.split('href="')[1:] if "before=" in part]
-        second = (await site.http.get(older, headers=PAGE)).text
+        second = await site.page(older)
         assert second.index("nick9") < second.index("nick0")
         assert "nick10" not in second
-        one = await site.http.get("/runs/my-own-1", headers=PAGE)
-        assert "nick1" in one.text
-        assert "look" in one.text
+        one = await site.page("/runs/my-own-1")
+        assert "nick1" in one
+        assert "look" in one
         for name in ("irc-99", "irc-x", "irc", "..%2Firc-1", "web-99999999999999999999", "usage-1"):
             assert (await site.http.get(f"/runs/{name}", headers=PAGE)).status_code == 404, name
 
@@ -142,7 +141,7 @@ async def test_a_run_is_read_as_json_by_whoever_may_read_its_question(tmp_path: 
         await answered(tmp_path, script)
     async with web_site(tmp_path, settings=settings) as site:
         for token, status in (("whole", 200), ("only-room", 200), ("elsewhere", 401), ("", 401)):
-            headers = {"authorization": f"Bearer {token}"} if token else {}
+            headers = bearer(token)
             found = await site.http.get("/runs/irc-1.json", headers=headers)
             assert found.status_code == status, token
             accepted = headers | {"accept": "application/json"}
@@ -188,18 +187,18 @@ async def test_words_are_shown_where_the_question_is_in_the_log_and_of_jobs(tmp_
             turn = Turn(each.question_event_id, each.started, messages)
             await Conversations(database).add(each.conversation, turn)
         for number in range(1, 7):
-            page = (await site.http.get(f"/runs/irc-{number}", headers=PAGE)).text
+            page = await site.page(f"/runs/irc-{number}")
             shown = ["what &lt;b&gt;colour&lt;/b&gt;?" in page, "It is green." in page]
             assert shown == [number in (1, 5, 6)] * 2, number
             assert "nick4" not in page
-        listed = (await site.http.get("/runs", headers=PAGE)).text
+        listed = await site.page("/runs")
         assert listed.count("It is green.") == 3
         assert "nick4" not in listed
         await Conversations(database).clear(runs[0].conversation)
-        page = (await site.http.get("/runs/irc-1", headers=PAGE)).text
+        page = await site.page("/runs/irc-1")
         assert "colour" not in page
         assert "The text was deleted" in page
-        listed = (await site.http.get("/runs", headers=PAGE)).text
+        listed = await site.page("/runs")
         assert listed.count("It is green.") == 2
         assert ">nick1 in the log</a>" in listed
 
@@ -214,8 +213,7 @@ async def test_only_who_may_read_everything_sees_the_runs(tmp_path: Path) -> Non
     async with web_site(tmp_path, settings=settings) as site:
         for path in ("/runs", "/runs/irc-1"):
             for token, status in (("", 303), ("only-open", 303), ("whole", 200)):
-                headers = PAGE | ({"authorization": f"Bearer {token}"} if token else {})
-                answer = await site.http.get(path, headers=headers)
+                answer = await site.http.get(path, headers=PAGE | bearer(token))
                 assert answer.status_code == status, (path, token)
 
 
@@ -227,10 +225,10 @@ async def test_a_run_that_goes_on_says_so(script: ScriptedOpenAI, chat: WebSite)
     async with asyncio.timeout(PATIENCE):  # the run is opened beside the request
         while "Still running." not in going:
             await asyncio.sleep(0.01)
-            going = (await chat.http.get("/runs/web-1", headers=PAGE)).text
+            going = await chat.page("/runs/web-1")
     script.release()
     await asking
-    assert "answered" in (await chat.http.get("/runs", headers=PAGE)).text
+    assert "answered" in await chat.page("/runs")
 
 
 async def test_a_run_without_a_model_says_that_none_was_needed(tmp_path: Path) -> None:
@@ -246,14 +244,14 @@ async def test_a_run_without_a_model_says_that_none_was_needed(tmp_path: Path) -
             ]
             await table.end(each.key, ended, steps)
     async with web_site(tmp_path) as site:
-        listed = (await site.http.get("/runs", headers=PAGE)).text
+        listed = await site.page("/runs")
         assert listed.count("no model call, in 2.0 s") == 1
         assert listed.count("0 prompt tokens") == 1
-        one = (await site.http.get("/runs/irc-1", headers=PAGE)).text
+        one = await site.page("/runs/irc-1")
         assert "reading · 96 % sure" in one
         assert 'aria-label="retrieval from 3 ms to 1,203 ms"' in one
         assert ">1.2 s</span>" in one
         assert "<span>0</span><span>2.0 s</span>" in one  # the axis
         assert "<dt>model calls</dt><dd>none</dd>" in one
         assert "prompt tokens" not in one
-        assert "prompt tokens" in (await site.http.get("/runs/irc-2", headers=PAGE)).text
+        assert "prompt tokens" in await site.page("/runs/irc-2")

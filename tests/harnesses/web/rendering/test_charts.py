@@ -16,13 +16,14 @@ def heat(day: int, hour: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int((d, h) == (day, hour)) for h in range(24)) for d in range(7))
 
 
-def test_silent_days_have_their_place_among_the_others() -> None:
+def test_silent_days_have_their_place_among_the_others_and_many_are_drawn_by_month() -> None:
+    day = date(2026, 3, 1)
     days = [
-        DayStats(date(2026, 3, 1), 10, 5),
+        DayStats(day, 10, 5),
         DayStats(date(2026, 3, 3), 20, 0),
         DayStats(date(2020, 1, 1), 99, 0),
     ]
-    shown = BarChart.from_days(days, date(2026, 3, 1), date(2026, 3, 4))
+    shown = BarChart.from_days(days, day, date(2026, 3, 4))
     assert (shown.unit, shown.most) == ("day", 20)
     assert [(bar.label, bar.height, bar.reply_height) for bar in shown.bars] == [
         ("1 Mar 2026", 50, 25),
@@ -30,21 +31,11 @@ def test_silent_days_have_their_place_among_the_others() -> None:
         ("3 Mar 2026", 100, 0),
         ("4 Mar 2026", 0, 0),
     ]
-
-
-def test_many_days_are_drawn_by_month() -> None:
-    days = [DayStats(date(2025, 1, 31), 1, 0), DayStats(date(2026, 3, 1), 2, 1)]
-    days.append(DayStats(date(2026, 3, 9), 2, 0))
-    shown = BarChart.from_days(days, date(2025, 1, 31), date(2026, 3, 9))
-    assert (shown.unit, shown.most, len(shown.bars)) == ("month", 4, 15)
-    assert (shown.bars[0].label, shown.bars[0].lines) == ("Jan 2025", 1)
-    assert (shown.bars[-1].label, shown.bars[-1].reply_height) == ("Mar 2026", 25)
-
-
-def test_a_chart_without_lines_is_flat() -> None:
-    day = date(2026, 3, 1)
     assert {bar.height for bar in BarChart.from_days([], day, day).bars} == {0}
-    assert spark((0, 0), 96, 24) == spark((), 96, 24) == spark((7,), 96, 24) == ""
+    months = BarChart.from_days(days, date(2025, 1, 31), date(2026, 3, 9))
+    assert (months.unit, months.most, len(months.bars)) == ("month", 30, 15)
+    assert (months.bars[0].label, months.bars[0].lines) == ("Jan 2025", 0)
+    assert (months.bars[-1].label, months.bars[-1].lines) == ("Mar 2026", 30)
 
 
 def test_the_most_is_darkest_and_one_line_is_not_nothing() -> None:
@@ -65,3 +56,4 @@ def test_a_week_is_turned_to_the_hours_of_a_zone_across_its_ends() -> None:
 def test_a_small_line_goes_from_edge_to_edge_and_stays_inside() -> None:
     points = [tuple(map(float, point.split(","))) for point in spark((0, 4, 2), 96, 24).split()]
     assert points == [(0, 23), (48, 1), (96, 12)]
+    assert spark((0, 0), 96, 24) == spark((), 96, 24) == spark((7,), 96, 24) == ""

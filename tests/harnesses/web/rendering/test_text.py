@@ -17,9 +17,7 @@ from harnesses.web.rendering.text import (
 
 
 def test_html_stays_text_and_formatting_and_overrides_are_left_out() -> None:
-    assert render_line("<script>alert(1)</script>") == Markup(
-        "&lt;script&gt;alert(1)&lt;/script&gt;"
-    )
+    assert render_line("<script>") == Markup("&lt;script&gt;")
     assert "<img" not in render_line('"><img src=x onerror=alert(1)>')
     assert strip_formatting("\x02bold\x02 \x0304,12red\x03 \x04ff0000hex\x0f a\x00b\x1bc") == (
         "bold red hex abc"
@@ -33,21 +31,14 @@ def test_html_stays_text_and_formatting_and_overrides_are_left_out() -> None:
         ("see http://a.example/b?c=d&e=f.", "http://a.example/b?c=d&amp;e=f"),
         ("(https://en.example/wiki/Frog_(animal))", "https://en.example/wiki/Frog_(animal)"),
         ("<https://a.example/>", "https://a.example/"),
+        *((text, "") for text in ("javascript:alert(1)", "data:text/html,x", "http://")),
     ],
 )
 def test_an_address_becomes_a_link_without_the_punctuation_around_it(
     text: str, address: str
 ) -> None:
-    assert f'<a href="{address}"' in render_line(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["javascript:alert(1)", "data:text/html,x", "http://", "https://."]
-)
-def test_what_is_no_web_address_is_no_link(text: str) -> None:
-    assert "javascript:" not in render_line(text).replace("javascript:alert(1)", "")
-    assert 'href="javascript' not in render_line(text)
-    assert 'href="data' not in render_line(text)
+    assert (f'<a href="{address}"' in render_line(text)) == bool(address)
+    assert ("<a" in render_line(text)) == bool(address)
 
 
 def test_what_was_found_is_marked_also_among_formatting_and_addresses() -> None:
