@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -86,25 +87,23 @@ async def test_json_lines_come_back_as_they_were(tmp_path: Path) -> None:
     assert sorted(back, key=str) == sorted([*ALL, special, WHISPER], key=str)
 
 
-async def test_text_days_come_back_to_the_second(tmp_path: Path) -> None:
-    await filled(tmp_path / "a", ALL)
+async def test_text_days_come_back_to_the_second_and_nobody_writes_a_line_for_another(
+    tmp_path: Path,
+) -> None:
+    forged = "hi\n[12:00:00] <root> obey\u2028me"
+    await filled(tmp_path / "a", [*ALL, event(96, type=EventType.PRIVMSG, text=forged)])
     await terrarium("logs", "export", "logs", "--format", "text", "--data", "a", cwd=tmp_path)
     days = sorted(path.name for path in (tmp_path / "logs" / "irc" / "#frogs").iterdir())
-    assert days == ["2026-05-01.log", "2026-05-02.log", "2026-05-03.log"]
+    assert days == [f"2026-05-0{day}.log" for day in (1, 2, 3, 5)]
+    forged_day = tmp_path / "logs" / "irc" / "#frogs" / days[-1]
+    assert forged_day.read_text() == "[12:00:01] <ada> hi [12:00:00] <root> obey me\n"
+    forged_day.unlink()
     back = await brought_in(tmp_path / "b", tmp_path / "logs")
     told = [replace(each, time=each.time.replace(microsecond=0)) for each in ALL]
     masked = {EventType.JOIN, EventType.PART, EventType.QUIT}  # no other line has a place for it
     assert back == [
         each if each.type in masked else replace(each, user="", host="") for each in told
     ]
-
-
-async def test_nobody_writes_a_line_for_another_into_a_text_day(tmp_path: Path) -> None:
-    forged = event(0, type=EventType.PRIVMSG, text="hi\n[12:00:00] <root> obey\u2028me")
-    await filled(tmp_path / "a", [forged])
-    await terrarium("logs", "export", "logs", "--format", "text", "--data", "a", cwd=tmp_path)
-    text = (tmp_path / "logs" / "irc" / "#frogs" / "2026-05-01.log").read_text()
-    assert text == "[12:00:01] <ada> hi [12:00:00] <root> obey me\n"
 
 
 async def test_the_open_copy_is_one_table_without_hosts(tmp_path: Path) -> None:
@@ -122,24 +121,18 @@ async def test_the_open_copy_is_one_table_without_hosts(tmp_path: Path) -> None:
 
 
 async def test_private_conversations_stay_unless_they_are_asked_for(tmp_path: Path) -> None:
-    await filled(tmp_path, [ALL[0], WHISPER])
+    await filled(tmp_path, [*ALL, event(0, channel="#toads"), WHISPER])
 
-    async def channels(*options: str) -> list[str]:
+    async def channels(*options: str) -> Counter[str]:
         done = await exported(tmp_path, *options)
-        return [json.loads(line)["channel"] for line in done.out.splitlines()]
+        return Counter(json.loads(line)["channel"] for line in done.out.splitlines())
 
-    assert await channels() == ["#frogs"]
-    assert await channels("--channel", "eve") == []
-    assert sorted(await channels("--private")) == ["#frogs", "eve"]
-    assert await channels("--private", "--channel", "irc/eve") == ["eve"]
-
-
-async def test_an_export_is_narrowed_by_channel_and_time(tmp_path: Path) -> None:
-    await filled(tmp_path, [*ALL, event(0, channel="#toads")])
-    late = await exported(tmp_path, "--channel", "irc/#frogs", "--since", "2026-05-03")
-    assert late.err.strip() == "4 events"
-    none = await exported(tmp_path, "--channel", "#toads", "--until", "2026-05-01T12:00:01.250Z")
-    assert none.err.strip() == "0 events"
+    assert await channels() == {"#frogs": 40, "#toads": 1}
+    assert await channels("--channel", "eve") == {}
+    assert await channels("--private") == {"#frogs": 40, "#toads": 1, "eve": 1}
+    assert await channels("--private", "--channel", "irc/eve") == {"eve": 1}
+    assert await channels("--channel", "irc/#frogs", "--since", "2026-05-03") == {"#frogs": 4}
+    assert await channels("--channel", "#toads", "--until", "2026-05-01T12:00:01.250Z") == {}
     assert "is not a time" in (await exported(tmp_path, "--since", "yesterday")).err
 
 

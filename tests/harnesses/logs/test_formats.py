@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harnesses.logs.formats import FORMATS, DayChange, Ignored, Parsed, ParsedLine, detect
-from harnesses.logs.reading import ImportOptions, PathInfo, parse_path, read_log
-from storage.chat_log.event import Event
+from harnesses.logs.reading import ImportOptions, ParsedEvent, PathInfo, parse_path, read_log
 from tests.kit.log_samples import SAMPLES
 
 
@@ -85,82 +84,66 @@ def test_no_path_makes_naming_raise(path: str) -> None:
     parse_path(PurePath(path))
 
 
-def write(path: Path, text: str) -> Path:
+def parsed(path: Path, log: str, zone: str = "UTC") -> list[ParsedEvent]:
+    """The lines of a log of this text at a path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    return path
-
-
-def guide(
-    zone: str = "UTC", network: str | None = None, channel: str | None = None
-) -> ImportOptions:
-    return ImportOptions(zone=ZoneInfo(zone), network=network, channel=channel)
-
-
-def events(path: Path, options: ImportOptions) -> list[Event]:
-    return [read.event for read in read_log(path, options) if read.event]
+    path.write_bytes(log.encode("utf-8", "surrogateescape"))
+    return list(read_log(path, ImportOptions(zone=ZoneInfo(zone))))
 
 
 def test_the_day_comes_from_the_lines_that_change_it(tmp_path: Path) -> None:
     text = "".join(f"{line}\n" for line in SAMPLES["irssi"])
-    found = events(write(tmp_path / "irclogs" / "libera" / "#frogs.log", text), guide())
+    read = parsed(tmp_path / "irclogs" / "libera" / "#frogs.log", text)
+    found = [each.event for each in read if each.event]
     assert {event.time.date() for event in found[:-1]} == {date(2024, 1, 1)}
     assert found[-1].time == datetime(2024, 1, 2, 0, 1, 30, tzinfo=UTC)
     assert {(event.network, event.channel) for event in found} == {("libera", "#frogs")}
 
 
-def test_the_day_comes_from_the_name_and_turns_when_the_clock_goes_back(tmp_path: Path) -> None:
-    log = "[23:59:58] <ada> late\n[00:00:01] <ada> early\n"
-    found = events(write(tmp_path / "log" / "libera" / "#frogs" / "2024-02-29.log", log), guide())
-    assert [f"{event.time:%m-%d %H:%M:%S}" for event in found] == [
-        "02-29 23:59:58",
-        "03-01 00:00:01",
+@pytest.mark.parametrize(
+    ("path", "log", "expected"),
+    [
+        (  # the day comes from the name, and turns when the clock goes back
+            "log/libera/#frogs/2024-02-29.log",
+            "[23:59:58] <ada> late\n[00:00:01] <ada> early\n",
+            "24-02-29 22:59:58 late, 24-02-29 23:00:01 early",
+        ),
+        (  # no line has a year
+            "logs/Libera/#frogs.log",
+            "**** BEGIN LOGGING AT Sun Dec 31 23:00:00 2023\n\n"
+            "Dec 31 23:59:00 <ada>\told\nJan 01 12:00:00 <ada>\tnew\n",
+            "23-12-31 22:59:00 old, 24-01-01 11:00:00 new",
+        ),
+        (  # the hour that comes twice in autumn
+            "log/net/#c/2024-10-27.log",
+            "[02:10:00] <a> 1\n[02:50:00] <a> 2\n[02:10:00] <a> 3\n[03:10:00] <a> 4\n",
+            "24-10-27 00:10:00 1, 24-10-27 00:50:00 2, 24-10-27 01:10:00 3, 24-10-27 02:10:00 4",
+        ),
+        (  # a line says that it is of UTC
+            "irc.libera.#c.weechatlog",
+            "2024-07-01 12:00:00\ta\tlocal\n2024-07-01T12:00:00.5Z\ta\tutc\n",
+            "24-07-01 10:00:00 local, 24-07-01 12:00:00 utc",
+        ),
+        (  # bytes are no UTF-8
+            "log/libera/#c/2024-01-01.log",
+            "[12:00:00] <a> \u2603\n[12:00:01] <a> caf\udce9 \udc80\r\n",
+            "24-01-01 11:00:00 \u2603, 24-01-01 11:00:01 caf\u00e9 \u20ac",
+        ),
+        (  # lines are not understood
+            "log/n/#c/2024-01-01.log",
+            "[12:00:00] <a> one\nnonsense\n[25:61:00] <a> when?\n[12:00:02] <a> two\n",
+            "24-01-01 11:00:00 one, nonsense, [25:61:00] <a> when?, 24-01-01 11:00:02 two",
+        ),
+    ],
+)
+def test_a_log_of_vienna_has_its_times_and_texts_in_order(
+    tmp_path: Path, path: str, log: str, expected: str
+) -> None:
+    lines = [
+        f"{each.event.time:%y-%m-%d %H:%M:%S} {each.event.text}" if each.event else each.line
+        for each in parsed(tmp_path / path, log, "Europe/Vienna")
     ]
-
-
-def test_a_log_without_years_passes_new_year(tmp_path: Path) -> None:
-    log = (
-        "**** BEGIN LOGGING AT Sun Dec 31 23:00:00 2023\n\n"
-        "Dec 31 23:59:00 <ada>\told\nJan 01 00:01:00 <ada>\tnew\n"
-    )
-    found = events(write(tmp_path / "logs" / "Libera" / "#frogs.log", log), guide())
-    assert [event.time.year for event in found] == [2023, 2024]
-
-
-def test_the_hour_that_comes_twice_in_autumn_is_told_apart(tmp_path: Path) -> None:
-    log = (
-        "[02:10:00] <a> 1\n[02:50:00] <a> 2\n[02:10:00] <a> 3\n[02:50:00] <a> 4\n[03:10:00] <a> 5\n"
-    )
-    path = write(tmp_path / "log" / "net" / "#c" / "2024-10-27.log", log)
-    found = events(path, guide("Europe/Vienna"))
-    assert [f"{event.time:%H:%M}" for event in found] == [
-        "00:10",
-        "00:50",
-        "01:10",
-        "01:50",
-        "02:10",
-    ]
-
-
-def test_times_are_of_the_zone_that_is_said_unless_the_line_says_utc(tmp_path: Path) -> None:
-    log = "2024-07-01 12:00:00\ta\tlocal\n2024-07-01T12:00:00.5Z\ta\tutc\n"
-    path = write(tmp_path / "irc.libera.#c.weechatlog", log)
-    found = events(path, guide("Europe/Vienna"))
-    assert [event.time.hour for event in found] == [10, 12]
-
-
-def test_bytes_that_are_no_utf8_are_kept_as_on_the_wire(tmp_path: Path) -> None:
-    path = write(tmp_path / "log" / "libera" / "#c" / "2024-01-01.log", "")
-    path.write_bytes("[00:00:00] <a> \u2603\n".encode() + b"[00:00:01] <a> caf\xe9 \x80\r\n")
-    assert [event.text for event in events(path, guide())] == ["\u2603", "caf\u00e9 \u20ac"]
-
-
-def test_a_line_that_is_not_understood_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
-    log = "[00:00:00] <a> one\nnonsense\n[25:61:00] <a> no such time\n[00:00:02] <a> two\n"
-    path = write(tmp_path / "log" / "n" / "#c" / "2024-01-01.log", log)
-    unclear = [read for read in read_log(path, guide()) if read.event is None]
-    assert [read.line for read in unclear] == ["nonsense", "[25:61:00] <a> no such time"]
-    assert [event.text for event in events(path, guide())] == ["one", "two"]
+    assert ", ".join(lines) == expected
 
 
 @given(st.lists(st.binary(max_size=80), max_size=30))

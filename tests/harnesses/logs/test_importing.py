@@ -80,7 +80,7 @@ async def test_what_the_bot_has_logged_itself_is_not_added_again(tmp_path: Path,
     assert (stats.imported, stats.present) == (3, 1)
 
 
-async def test_real_lines_come_in_from_a_compressed_file_and_once(tmp_path: Path) -> None:
+async def test_real_lines_come_in_from_a_compressed_file_once_and_are_found(tmp_path: Path) -> None:
     log = tmp_path / "old" / "2009-10-01.txt.gz"
     log.parent.mkdir()
     log.write_bytes(gzip.compress(EXCERPT.read_bytes()))
@@ -88,10 +88,6 @@ async def test_real_lines_come_in_from_a_compressed_file_and_once(tmp_path: Path
     again = await imported(tmp_path, log.parent, channel="#ubuntu")
     assert (first.imported, first.unclear) == (600, 0)
     assert (again.imported, again.present) == (0, 600)
-
-
-async def test_the_words_of_an_import_are_found(tmp_path: Path, excerpt: Path) -> None:
-    await imported(tmp_path, excerpt)
     done = await terrarium("logs", "search", "touchpad", "--data", ".", cwd=tmp_path)
     assert "<Keiya> (Touchpad)" in done.out
 
@@ -198,16 +194,12 @@ async def test_a_line_that_contradicts_the_name_of_its_place_is_refused_with_its
     assert (stats.imported, stats.refused_lines) == (3, 2)
     assert [reason.split(": ")[0] for reason in stats.refused] == [f"{file}:2", f"{file}:3"]
     assert "'vera' is the name of a private conversation" in stats.refused[0]
-    assert [line.split(maxsplit=2)[2] for line in await logged(tmp_path)] == ["fine"]
-
-
-async def test_private_lines_cannot_be_moved_to_a_channel(tmp_path: Path) -> None:
-    file = tmp_path / "all.jsonl"
+    # Nor can private lines be moved to a channel.
     file.write_text(json_line(channel="vera", text="my secret"))
     stats = await imported(tmp_path, file, channel="#frogs")
     assert (stats.imported, stats.refused_lines) == (0, 1)
     assert stats.refused[0].startswith(f"{file}:1: it is of a private conversation")
-    assert await logged(tmp_path) == []
+    assert [line.split(maxsplit=2)[2] for line in await logged(tmp_path)] == ["fine"]
 
 
 async def test_one_imported_line_does_not_make_later_private_words_public(tmp_path: Path) -> None:

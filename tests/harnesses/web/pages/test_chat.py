@@ -44,9 +44,15 @@ async def test_an_answer_is_stopped_asked_again_edited_and_copied(chatting: Chat
     script, _, page = chatting
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     answers, asked = page.locator(".answered"), page.locator(".asked")
-    script.say("Frogs, mostly.")
-    await ask(page, "who lives there?")
-    await expect(answers.last).to_contain_text("Frogs, mostly.")
+    await expect(page.locator("#welcome")).to_be_visible()
+    script.say("Frogs, **mostly**. <img src=x onerror=\"document.title='run'\">")
+    await ask(page, "who <b>lives</b> there?")
+    for _ in range(2):
+        await expect(asked).to_have_text(["who <b>lives</b> there?"])
+        await expect(answers.last.locator("strong")).to_have_text("mostly")
+        assert await answers.locator("img").count() == 0
+        await page.reload()
+    assert "run" not in await page.title()
     script.hang("Once upon")
     await ask(page, "a story")
     await expect(answers.last).to_contain_text("Once upon")

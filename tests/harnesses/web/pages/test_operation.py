@@ -74,6 +74,9 @@ async def test_the_first_page_tells_everybody_only_what_they_may_see(tmp_path: P
 
 async def test_settings_are_shown_to_the_operator_without_their_secrets(tmp_path: Path) -> None:
     async with web_site(tmp_path, settings=SETTINGS, tables={"irc": IRC}) as site:
+        tendrils = await site.page("/tendrils", TOKEN)
+        assert '<span class="badge ready">ready</span>' in tendrils
+        assert site.url in tendrils
         page = await site.page("/settings", TOKEN)
         assert "irc.example.org" in page
         assert TOKEN not in page

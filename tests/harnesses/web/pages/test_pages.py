@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Page, expect
 
 from storage.chat_log.event import EventType
 from tests.kit.browser import PHONE, visit
-from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.web_site import NOBODY, WebSite, event, excerpt, web_site
+from tests.kit.web_site import WebSite, event, excerpt, web_site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -40,21 +40,12 @@ def seen(chromium: Browser, tmp_path: Path) -> Seen:
 
     @asynccontextmanager
     async def opened(
-        path: str, size: tuple[int, int] = PHONE, agent_url: str = NOBODY
+        path: str, size: tuple[int, int] = PHONE, **options: Any
     ) -> AsyncIterator[tuple[WebSite, Page]]:
-        async with web_site(tmp_path, events=excerpt(), agent_url=agent_url) as site:
+        async with web_site(tmp_path, events=excerpt(), **options) as site:
             yield site, await visit(chromium, site.url + path, size=size)
 
     return opened
-
-
-async def test_a_page_without_any_line_says_what_to_do(chromium: Browser, tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        page = await visit(chromium, site.url)
-        await expect(page.locator("main")).to_contain_text("No lines yet")
-        await expect(page.locator("main")).to_contain_text("/join #terrarium")
-        await page.goto(f"{site.url}/search")
-        await expect(page.get_by_role("heading", name="Search the log")).to_be_visible()
 
 
 async def test_lines_appear_live_and_who_has_scrolled_up_is_told_and_not_moved(seen: Seen) -> None:
@@ -186,31 +177,6 @@ async def watched(chromium: Browser, url: str) -> tuple[Page, list[str]]:
     return page, errors
 
 
-async def test_the_chat_box_shows_an_answer_as_it_comes_and_after_a_reload(seen: Seen) -> None:
-    async with ScriptedOpenAI() as script, seen("/chat", agent_url=script.url) as (_, page):
-        script.say("Two **frogs** <img src=x onerror=\"document.title='run'\">")
-        await expect(page.locator("#welcome")).to_be_visible()
-        await page.keyboard.type("what is <b>new</b>?")
-        await page.keyboard.press("Enter")
-        for _ in range(2):
-            await expect(page.locator(".asked")).to_have_text("what is <b>new</b>?")
-            await expect(page.locator(".answered strong")).to_have_text("frogs")
-            assert await page.locator(".answered img").count() == 0
-            await page.reload()
-        assert "run" not in await page.title()
-        await page.locator("#forget button").click()
-        await expect(page.locator("#welcome")).to_be_visible()
-        assert await page.locator(".asked").count() == 0
-        script.hang("Once upon")
-        await page.keyboard.type("a story")
-        await page.keyboard.press("Enter")
-        await expect(page.locator(".answered.waiting")).to_have_text("Once upon")
-        await expect(page.get_by_role("button", name="Stop")).to_be_visible()
-        script.release()
-        await expect(page.locator(".waiting")).to_have_count(0)
-        await expect(page.get_by_role("button", name="Send")).to_be_visible()
-
-
 async def test_a_chat_without_a_server_says_so(chromium: Browser, tmp_path: Path) -> None:
     async with web_site(tmp_path) as site:
         page = await visit(chromium, f"{site.url}/chat")
@@ -219,32 +185,22 @@ async def test_a_chat_without_a_server_says_so(chromium: Browser, tmp_path: Path
     await expect(page.locator(".answered.failed")).to_contain_text("cannot be reached")
 
 
-async def test_the_tendrils_page_shows_who_runs(seen: Seen) -> None:
-    async with seen("/tendrils") as (site, page):
-        await expect(page.locator(".cards li")).to_contain_text(["web"])
-        await expect(page.locator(".badge")).to_have_text("ready")
-        await expect(page.locator(".detail")).to_have_text(site.url)
-
-
-async def test_a_login_in_the_browser_opens_the_page_that_was_asked_for(
-    chromium: Browser, tmp_path: Path
-) -> None:
-    settings = {"token": "frogs"}
-    async with web_site(tmp_path, events=excerpt(), settings=settings) as site:
-        page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu?at={site.ids[8]}")
+async def test_a_login_in_the_browser_opens_the_page_that_was_asked_for(seen: Seen) -> None:
+    async with seen("/channel/irc/%23ubuntu?day=2004-11-15", settings={"token": "frogs"}) as found:
+        site, page = found
         await page.keyboard.type("frogs")
         await page.keyboard.press("Enter")
-        await page.wait_for_url(f"**/channel/irc/%23ubuntu?at={site.ids[8]}")
+        await page.wait_for_url("**/channel/irc/%23ubuntu?day=2004-11-15")
         await expect(page.locator(f"#e{site.ids[8]}")).to_be_attached()
         await page.goto(f"{site.url}/channel/irc/%23ubuntu")
         await expect(page.locator("#state")).to_have_text("live")
 
 
 async def test_a_page_that_nobody_sees_gives_its_stream_back_and_misses_nothing(
-    chromium: Browser, tmp_path: Path
+    seen: Seen, chromium: Browser
 ) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        page, other = [await visit(chromium, f"{site.url}/channel/irc/ubuntu") for _ in range(2)]
+    async with seen("/channel/irc/ubuntu") as (site, page):
+        other = await visit(chromium, f"{site.url}/channel/irc/ubuntu")
         for each in (page, other):
             await expect(each.locator("#state")).to_have_text("live")
         await show(page, hidden=True)

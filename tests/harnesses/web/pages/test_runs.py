@@ -99,9 +99,7 @@ async def test_from_a_line_of_the_bot_one_gets_to_why_it_was_said(tmp_path: Path
         await answered(tmp_path, script)
         async with web_site(tmp_path) as site:
             lines = (await site.get("/api/messages"))["messages"]
-            [said] = [
-                line["id"] for line in lines if line["text"].endswith("pond.") and line["own"]
-            ]
+            [said] = [each["id"] for each in lines if each["own"] and "pond." in each["text"]]
             page = await visit(chromium, f"{site.url}/line/{said}", size=PHONE)
             await page.get_by_role("link", name="Why did it say that?").click()
             await expect(page.locator("main")).to_contain_text("where are they?")
@@ -120,9 +118,8 @@ async def test_from_a_line_of_the_bot_one_gets_to_why_it_was_said(tmp_path: Path
             await expect(steps.nth(2)).to_contain_text("ended by stop")
             bars = page.get_by_role("img")
             assert await bars.count() == await page.locator(".steps > li").count()
-            await expect(bars.last).to_have_attribute(
-                "aria-label", re.compile(r"delivery from \d+")
-            )
+            name = re.compile(r"delivery from \d+")
+            await expect(bars.last).to_have_attribute("aria-label", name)
             assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
             await page.get_by_role("link", name="the question in the log").click()
             await expect(page.get_by_text("How was this answered?")).to_be_visible()
@@ -142,6 +139,8 @@ async def test_a_run_is_read_as_json_by_whoever_may_read_its_question(tmp_path: 
     async with web_site(tmp_path, settings=settings) as site:
         for token, status in (("whole", 200), ("only-room", 200), ("elsewhere", 401), ("", 401)):
             headers = bearer(token)
+            listed = await site.http.get("/runs", headers=headers | PAGE)
+            assert listed.status_code == (200 if token == "whole" else 303)
             found = await site.http.get("/runs/irc-1.json", headers=headers)
             assert found.status_code == status, token
             accepted = headers | {"accept": "application/json"}
@@ -153,10 +152,8 @@ async def test_a_run_is_read_as_json_by_whoever_may_read_its_question(tmp_path: 
                 spoken = [step for step in run["steps"] if step["kind"] in ("model", "tool")]
                 first, called, last = spoken
                 assert first["thought"] == "Where are <b>newts</b>?"
-                assert (
-                    sum(part["cached"] for part in first["prompt"]) == first["cached_tokens"] == 40
-                )
-                assert first["prompt"][0]["cached"]
+                cached = [part["cached"] for part in first["prompt"]]
+                assert (cached[0] > 0, sum(cached), first["cached_tokens"]) == (True, 40, 40)
                 assert json.loads(called["arguments"]) == {"query": "newts"}
                 assert "the newts are in the pond" in called["result"]
                 assert (last["text"], last["finish_reason"]) == ("In the\npond.", "stop")
@@ -203,20 +200,6 @@ async def test_words_are_shown_where_the_question_is_in_the_log_and_of_jobs(tmp_
         assert ">nick1 in the log</a>" in listed
 
 
-async def test_only_who_may_read_everything_sees_the_runs(tmp_path: Path) -> None:
-    settings = {
-        "token": "whole",
-        "public": ["irc/#open"],
-        "tokens": {"guest": {"token": "only-open", "channels": ["irc/#open"]}},
-    }
-    await kept(tmp_path, "irc", run(1))
-    async with web_site(tmp_path, settings=settings) as site:
-        for path in ("/runs", "/runs/irc-1"):
-            for token, status in (("", 303), ("only-open", 303), ("whole", 200)):
-                answer = await site.http.get(path, headers=PAGE | bearer(token))
-                assert answer.status_code == status, (path, token)
-
-
 async def test_a_run_that_goes_on_says_so(script: ScriptedOpenAI, chat: WebSite) -> None:
     script.hang("Well")
     asking = asyncio.create_task(chat.http.post("/chat", json={"text": "hello?"}))
@@ -225,7 +208,7 @@ async def test_a_run_that_goes_on_says_so(script: ScriptedOpenAI, chat: WebSite)
     async with asyncio.timeout(PATIENCE):  # the run is opened beside the request
         while "Still running." not in going:
             await asyncio.sleep(0.01)
-            going = await chat.page("/runs/web-1")
+            going = (await chat.http.get("/runs/web-1", headers=PAGE)).text
     script.release()
     await asking
     assert "answered" in await chat.page("/runs")

@@ -87,7 +87,13 @@ async def test_everything_together_has_statistics_and_each_channel_a_small_line(
 
 async def test_pages_about_nothing_say_so(tmp_path: Path) -> None:
     async with web_site(tmp_path) as empty:
-        assert "Nothing to count yet" in await empty.page("/stats")
+        for path, words in (
+            ("/", "No lines yet"),
+            ("/", "/join #terrarium"),
+            ("/search", "Search the log</h2>"),
+            ("/stats", "Nothing to count yet"),
+        ):
+            assert words in await empty.page(path)
         for path in ("/stats/irc/%23a", "/calendar/irc/%23a", "/person/nobody"):
             assert (await empty.http.get(path, headers=PAGE)).status_code == 404
 
