@@ -26,7 +26,7 @@ from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.web.app_state import ViewerDep
 from harnesses.web.auth.tokens import Viewer
 from harnesses.web.rendering.view import keep
-from llm.log_questions import Link
+from llm.prompt.log_window import LogWindow
 from llm.skills.registry import TEACH
 from storage.chat_log.event import Identity, Place, Scope, is_private
 from storage.chat_log.opt_outs import person_of
@@ -58,11 +58,6 @@ class Visitor:
     who: Identity
     is_new: bool = False
 
-    @classmethod
-    def of_program(cls, scope: Scope, name: str) -> Visitor:
-        """Return the user of a conversation of an MCP client, which only `name` identifies."""
-        return cls(Viewer(scope), Identity(VISITOR, "mcp", name))
-
     @property
     def person(self) -> str:
         """The key of the person in memory."""
@@ -93,11 +88,6 @@ class Visitor:
             *(Owner(each.network, "", account=each.channel) for each in self.viewer.identities),
         )
 
-    @property
-    def requester(self) -> Requester:
-        """The person as one who asks for reminders."""
-        return Requester(self.owners[0], self.place, True, self.room, self.person)
-
     def conversation(self, name: str) -> str:
         """Return the key of one of their conversations, which nobody else can name."""
         return self.room if name == FIRST else f"{self.room}/{name}"
@@ -127,10 +117,15 @@ def visitor_of(request: Request, viewer: ViewerDep) -> Visitor:
 VisitorDep = Annotated[Visitor, Depends(visitor_of)]
 
 
-def quote_link(address: str | None) -> Link:
-    """Return what links to a quoted line in an answer, which is Markdown: to the pages at an
-    `address`, or to these."""
-    return lambda event: f"[→]({address or ''}{short_link(event)})"
+def log_view(tendril: Tendril, visitor: Visitor) -> LogWindow:
+    """Return the log as far as a visitor may read it. A line that an answer, which is Markdown,
+    quotes links to its page."""
+    address = web_address(tendril.config) or ""
+    return tendril.log.view(
+        visitor.viewer.scope,
+        visitor.who,
+        lambda event: f"[→]({address}{short_link(event)})",
+    )
 
 
 def visitor_turn(
@@ -144,26 +139,27 @@ def visitor_turn(
 ) -> TurnRequest:
     """Return the turn of a question of a visitor at a network `address`. Their tools are confined
     to what they may read; those of reminders need a person who comes back."""
-    scope = visitor.viewer.scope
+    scope, who, owner = visitor.viewer.scope, visitor.who, visitor.owners[0]
+    requester = Requester(owner, visitor.place, True, visitor.room, visitor.person)
     door = Door(
         log=tendril.log.tools_within(scope),
         address=lambda: web_address(tendril.config),
-        requester=visitor.requester if can_remind else None,
+        requester=requester if can_remind else None,
         room=visitor.room,
-        who=visitor.who.nick,
+        who=who.nick,
     )
     return TurnRequest(
         conversation=conversation,
-        who=visitor.who.nick,
+        who=who.nick,
         text=text,
         person=visitor.person,
         room=visitor.room,
         budget_owner=visitor.viewer.account or address,
         tools=tendril.tools_for(door),
-        log_window=tendril.log.view(scope, visitor.who, quote_link(web_address(tendril.config))),
+        log_window=log_view(tendril, visitor),
         rights=lambda: _RIGHTS,
         private=True,
-        origin=Origin(tendril.name, visitor.who, scope),
+        origin=Origin(tendril.name, who, scope),
     )
 
 

@@ -26,6 +26,7 @@ from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, Pee
 from harnesses.core.tendril.status import ProcessState, read_reports
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
 from harnesses.web.app_state import TOO_FAST, AppState
+from harnesses.web.auth.tokens import Viewer
 from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
 from harnesses.web.visitors import VISITOR, Visitor, visitor_turn
 from llm.retrieval import NOTHING, Retrieval
@@ -232,7 +233,8 @@ class AskTool:
         places = self.scope.places
         scope = "all" if places is None else ",".join(sorted(map(str, places)))
         name = sha256(f"{conversation} {scope}".encode()).hexdigest()[:32]
-        visitor, tendril = Visitor.of_program(self.scope, name), self.state.tendril
+        visitor = Visitor(Viewer(self.scope), Identity(VISITOR, "mcp", name))
+        tendril = self.state.tendril
         turn = visitor_turn(tendril, visitor, visitor.room, question, self.address)
         result = await tendril.turn(turn)
         if not result.ok:

@@ -17,7 +17,6 @@ from markupsafe import Markup
 from pydantic import BaseModel, Field, StringConstraints, field_validator
 from starlette.types import Receive, Scope, Send
 
-from harnesses.core.tendril.status import web_address
 from harnesses.web.app_state import TOO_FAST, AppState, AppStateDep, require_token
 from harnesses.web.auth.middleware import MAX_IMAGE_CHARS, see_other
 from harnesses.web.auth.tokens import address_of
@@ -25,7 +24,7 @@ from harnesses.web.pages.runs import scope_for
 from harnesses.web.queries import Id
 from harnesses.web.rendering.timezones import zone_of
 from harnesses.web.rendering.view import page, part
-from harnesses.web.visitors import DUE, FIRST, Visitor, VisitorDep, quote_link, visitor_turn
+from harnesses.web.visitors import DUE, FIRST, Visitor, VisitorDep, log_view, visitor_turn
 from llm.client.catalogue import model_choices
 from llm.messages.message import AttachedFile, Image, Message, quotes_of
 from llm.web.errors import ExtraMissing, PageUnreadable
@@ -257,7 +256,7 @@ async def _shown(
     """Return turns as the page shows them, each answer with its sources as cards: the lines that it
     quotes, as far as the visitor may read them, reports, and pages that were read for it."""
     tendril, scope = state.tendril, visitor.viewer.scope
-    view = tendril.log.view(scope, visitor.who, quote_link(web_address(tendril.config)))
+    view = log_view(tendril, visitor)
     events = await state.lines(scope, quotes_of(*(turn.messages[-1] for turn in turns)))
     shown = []
     for turn in turns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import re
 from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime
@@ -25,13 +26,8 @@ _MAX_NICKS = 40  # nicks that are read, of which people and bots are told apart
 _MAX_SHOWN = 15  # people
 _RECENT_LINES = 25  # newest lines of a nick
 router = APIRouter(include_in_schema=False)
+_BOT = re.compile(r"^ubot|(bot|serv)[_`^0-9|-]*$", re.IGNORECASE)  # such as ubottu, chanserv
 Year = Annotated[int | None, Param(ge=1970, le=2199)]
-
-
-def is_bot(nick: str) -> bool:
-    """Return True if a nick looks like that of a bot or a service: ubottu, chanserv."""
-    name = nick.lower().rstrip("_`^0123456789-|")
-    return name.endswith(("bot", "serv")) or name.startswith("ubot")
 
 
 @router.get("/stats")
@@ -126,7 +122,7 @@ async def _stats(
     zone = zone_of(request)
     totals = await log.read(statistics.stats, query, _MAX_NICKS)
     ours = await log.read(statistics.own_nicks, query)
-    bots = {nick for nick, _ in totals.top if nick in ours or is_bot(nick)}
+    bots = {nick for nick, _ in totals.top if nick in ours or _BOT.search(nick)}
     first, last = (local_day(end or datetime.now(UTC), zone) for end in (totals.first, totals.last))
     days = await log.read(statistics.days, query, zone)
     heat = shift_timezone(await log.read(statistics.heat_map, query), zone, datetime.now(UTC))

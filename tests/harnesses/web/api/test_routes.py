@@ -114,6 +114,7 @@ async def test_bad_input_gets_an_error_that_says_what_is_wrong(site: WebSite) ->
         error = answer.json()["error"]
         assert set(error) == {"message", "type", "param"}
         assert re.search(message, error["message"]), error["message"]
+    assert (await site.http.put("/api/channels")).headers["allow"] == "GET"
 
 
 async def test_a_private_conversation_is_nowhere_to_be_seen(site: WebSite) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from storage.chat_log.event import PUBLIC, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.queues.reminders import Owner
 from storage.queues.reports import Claim, ReportContent, Reports, Topic
-from tests.kit.web_site import CHANNEL, NETWORK, WebSite, event, web_site
+from tests.kit.web_site import CHANNEL, NETWORK, WebSite, bearer, event, web_site
 
 HERE, THERE, PRIVATE = (Place(NETWORK, name) for name in (CHANNEL, "#herbs", "bob!bob@host"))
 TOKENS = {"here": [str(HERE)], "both": [str(HERE), str(THERE)], "elsewhere": ["irc/#elsewhere"]}
@@ -19,7 +17,9 @@ SETTINGS = {
     "token": "all-of-it-0123456789",
     "tokens": {name: {"token": f"{name}-0123456789", "channels": c} for name, c in TOKENS.items()},
 }
+BOTH = Scope.from_places(HERE, THERE)
 LINES = (event("thyme likes sun", nick="zoe"), event("mint likes shade", channel="#herbs"))
+SITE = {"events": LINES, "settings": SETTINGS}
 
 
 async def report_in(site: WebSite, place: Place, scope: Scope) -> str:
@@ -36,10 +36,11 @@ async def report_in(site: WebSite, place: Place, scope: Scope) -> str:
     return token
 
 
-@pytest.mark.parametrize(
-    ("place", "token", "shown"),
-    [
-        (HERE, SETTINGS["token"], ["Thyme does.", "Mint not."]),
+async def test_a_report_is_for_who_may_read_its_channel_and_shows_what_they_may_read(
+    site: WebSite,
+) -> None:
+    for place, token, shown in (
+        (HERE, "all-of-it-0123456789", ["Thyme does.", "Mint not."]),
         (HERE, "here-0123456789", ["Thyme does."]),
         (HERE, "both-0123456789", ["Thyme does.", "Mint not."]),
         (HERE, "elsewhere-0123456789", []),
@@ -47,20 +48,14 @@ async def report_in(site: WebSite, place: Place, scope: Scope) -> str:
         (THERE, "here-0123456789", []),
         (PRIVATE, "elsewhere-0123456789", ["Thyme does.", "Mint not."]),  # who has its address
         (PRIVATE, "", []),
-    ],
-)
-async def test_a_report_is_for_who_may_read_its_channel_and_shows_what_they_may_read(
-    tmp_path: Path, place: Place, token: str, shown: list[str]
-) -> None:
-    async with web_site(tmp_path, events=LINES, settings=SETTINGS) as site:
-        name = await report_in(site, place, Scope.from_places(HERE, THERE))
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+    ):
+        name, headers = await report_in(site, place, BOTH), bearer(token)
         page = (await site.http.get(f"/research/{name}", headers=headers)).text
+        assert [text for text in ("Thyme does.", "Mint not.") if text in page] == shown, token
+        assert ("what likes &lt;b&gt;sun&lt;/b&gt;?" in page) == bool(shown)
+        assert "<b>" not in page
         # Nothing of another report is found by guessing.
         assert (await site.http.get("/research/x", headers=headers)).status_code in (401, 404)
-    assert [text for text in ("Thyme does.", "Mint not.") if text in page] == shown
-    assert ("what likes &lt;b&gt;sun&lt;/b&gt;?" in page) == bool(shown)
-    assert "<b>" not in page
 
 
 async def test_lines_of_who_has_opted_out_are_not_shown(tmp_path: Path) -> None:
