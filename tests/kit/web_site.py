@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from typing import Any
 import httpx2
 
 from harnesses.core.tendril.status import ProcessState, read_report
+from harnesses.logs.formats import FORMATS, ParsedLine
 from harnesses.web.tendril import WebTendril
-from storage.chat_log.event import Event, EventType, Place
+from storage.chat_log.event import Event, Place
 from storage.db.database import Database
 from storage.log import ChatLog
 from terrarium.config import Config
@@ -34,10 +34,6 @@ NOBODY = "http://127.0.0.1:9"  # no agent server listens there
 PAGE = {"accept": "text/html"}  # the header of a browser
 _MORNING = datetime(2004, 11, 15, 3, 0, tzinfo=UTC)
 _AFTERNOON = datetime(2009, 10, 1, 15, 56, tzinfo=UTC)
-_SAID = re.compile(r"\[(\d\d):(\d\d)\] <([^>]+)> ?(.*)")
-_JOINED = re.compile(r"=== (\S+) \[.*\]  has (joined|left) ")
-_RENAMED = re.compile(r"=== (\S+) is now known as (\S+)")
-_ACTED = re.compile(r"=== (\S+) (.*)")
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -63,20 +59,13 @@ def two_days() -> list[Event]:
 def _events(name: str, begin: datetime) -> Iterator[Event]:
     time = begin
     for line in (DATA / name).read_text(encoding="utf-8").splitlines():
+        parsed = FORMATS["ubuntu"].parse(line)
+        assert isinstance(parsed, ParsedLine), line
         time += timedelta(milliseconds=1)
-        if match := _SAID.fullmatch(line):
-            hour, minute, nick, text = match.groups()
-            time = max(time, begin.replace(hour=int(hour), minute=int(minute)))
-            yield event(text, nick=nick, time=time)
-        elif match := _JOINED.match(line):
-            kind = EventType.JOIN if match[2] == "joined" else EventType.PART
-            yield event("", nick=match[1], time=time, type=kind)
-        elif match := _RENAMED.fullmatch(line):
-            yield event("", nick=match[1], target=match[2], time=time, type=EventType.NICK)
-        elif match := _ACTED.fullmatch(line):
-            yield event(match[2], nick=match[1], time=time, type=EventType.ACTION)
-        else:
-            raise ValueError(f"the excerpt has a line of an unknown kind: {line}")
+        if clock := parsed.when.clock:
+            time = max(time, begin.replace(hour=clock.hour, minute=clock.minute))
+        kind, target = parsed.type, parsed.target
+        yield event(parsed.text, nick=parsed.nick, time=time, type=kind, target=target)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,14 +120,6 @@ async def test_a_bot_that_writes_meanwhile_loses_nothing(tmp_path: Path, excerpt
     assert [line.split()[-1] for line in await logged(tmp_path, home)] == list(map(str, range(50)))
 
 
-async def test_a_log_under_a_persons_name_is_private(tmp_path: Path) -> None:
-    log = tmp_path / "2024-01-01.log"
-    log.write_text(DAY)
-    await imported(tmp_path, log, channel="bob")
-    assert await logged(tmp_path) == []
-    assert len(await logged(tmp_path, Scope.from_places(Place("irc", "bob")))) == 4
-
-
 async def test_an_import_brings_back_nobody_who_has_opted_out(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "irc.db") as database:
         await OptOuts(database).add("irc", Identity("Ada"))
@@ -203,12 +195,13 @@ async def test_a_line_that_contradicts_the_name_of_its_place_is_refused_with_its
 
 
 async def test_one_imported_line_does_not_make_later_private_words_public(tmp_path: Path) -> None:
-    file = tmp_path / "queries.jsonl"
-    file.write_text(json_line(channel="vera", text="old line"))
-    await imported(tmp_path, file)
-    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
-        await log.append(event("my private diagnosis", channel="vera", nick="vera"))
+    log = tmp_path / "2024-01-01.log"
+    log.write_text(DAY)
+    await imported(tmp_path, log, channel="vera")
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as later:
+        await later.append(event("my private diagnosis", channel="vera", nick="vera"))
     assert await logged(tmp_path) == []
+    assert len(await logged(tmp_path, Scope.from_places(Place("irc", "vera")))) == 5
 
 
 async def test_what_is_said_in_the_future_is_refused_with_its_number(tmp_path: Path) -> None:
