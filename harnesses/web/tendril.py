@@ -4,77 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import structlog
-from pydantic import Field
 
 from harnesses.core.addresses import listen_on, url_host
 from harnesses.core.services.peers import EMPTY_SCOPE
 from harnesses.core.services.question_tools import Door
+from harnesses.core.services.shared_log import room_name
 from harnesses.core.tendril.base import Tendril
-from harnesses.core.text import counted
 from harnesses.web.app import create_app
 from harnesses.web.app_state import AppState
+from harnesses.web.pages.statistics import StatisticsTools
 from harnesses.web.settings import WebSettings
-from harnesses.web.visitors import ask_visitor_later, put_reminder
-from llm.messages.message import escape_tags
-from llm.tools.toolbox import tool
-from storage.chat_log import statistics
-from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import PUBLIC, Place, Scope
-from storage.chat_log.opt_outs import person_of, rules
-from storage.log import ChatLog, Query
+from harnesses.web.visitors import DUE, ask_visitor_later
+from storage.chat_log.event import PUBLIC, Place, is_private
+from storage.memory.conversations import Turn
 from terrarium.config import Config
 from terrarium.http.serving import serve
 
-_TOP = 10  # people
-_HOURS = 3  # hours of the day in which most is said
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class StatisticsTools:
-    """The tool over the part of a `log` that `scope` covers."""
-
-    log: ChatLog
-    scope: Scope
-
-    @tool(reads=True)
-    async def statistics(
-        self,
-        channel: Annotated[str, Field(max_length=200, description="only this channel")] = "",
-        days: Annotated[int, Field(ge=0, le=36_500, description="only the last; 0: all")] = 0,
-    ) -> str:
-        """Tell how much was said on the channels that the person who asks may read, by whom most,
-        and at which hours."""
-        query = Query(scope=self.scope).in_channel(ChannelName.parse(channel))
-        if days:
-            query = replace(query, since=datetime.now(UTC) - timedelta(days=days))
-        found = await self.log.read(statistics.stats, query, _TOP)
-        if not found.lines or not found.first or not found.last:
-            return "nothing was said there"
-        # The counters know no opt-outs.
-        gone = {nick for _, nick in (await self.log.read(rules)).nicks}
-        people = (
-            f"{escape_tags(nick)} {lines:,}"
-            for nick, lines in found.top
-            if person_of(nick) not in gone
-        )
-        told = [
-            f"{counted(found.lines, 'line')} by {counted(found.people, 'nick')},"
-            f" {found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}",
-            f"most by: {', '.join(people)}",
-        ]
-        if not days:  # the hours are counted for all time
-            week = await self.log.read(statistics.heat_map, query)
-            hours = [sum(day[hour] for day in week) for hour in range(24)]
-            best = sorted(range(24), key=lambda hour: -hours[hour])[:_HOURS]
-            told.append(f"most at (UTC): {', '.join(f'{hour:02}:00' for hour in best)}")
-        return "\n".join(told)
 
 
 class WebTendril(Tendril):
@@ -88,8 +38,15 @@ class WebTendril(Tendril):
         self.settings = config.section(WebSettings)
 
     async def say(self, place: Place, text: str) -> bool:
-        """Put a reminder into the conversation of its owner; return False for any other place."""
-        return place.network == self.name and await put_reminder(self, place, text)
+        """Put a reminder into the conversation of its owner; return False for any other place.
+        Raises StorageError."""
+        if place.network != self.name or not is_private(place.channel):
+            return False
+        due = {"role": "user", "name": place.channel, "content": DUE}
+        turn = Turn(0, self.clock.now(), (due, {"role": "assistant", "content": text}))
+        room = room_name(place)
+        await self.conversations.add(room, turn, room=room, person=place.channel)
+        return True
 
     def background(self) -> Iterable[Coroutine[Any, Any, None]]:
         """Return the coroutines to run concurrently with `serve`: that of scheduled questions."""

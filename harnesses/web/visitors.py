@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Request
 
 from harnesses.core.chat import ask_later
 from harnesses.core.permalinks import short_link
@@ -25,12 +25,10 @@ from harnesses.core.tendril.status import web_address
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.web.app_state import ViewerDep
 from harnesses.web.auth.tokens import Viewer
-from harnesses.web.rendering.view import keep
 from llm.prompt.log_window import LogWindow
 from llm.skills.registry import TEACH
-from storage.chat_log.event import Identity, Place, Scope, is_private
+from storage.chat_log.event import Identity, Place, Scope
 from storage.chat_log.opt_outs import person_of
-from storage.memory.conversations import Turn
 from storage.queues.reminders import Owner, Reminder
 
 COOKIE = "terrarium_chat"
@@ -51,7 +49,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 class Visitor:
     """The sender of a request: a person as memory, reminders and the tools know them.
 
-    With `is_new` their browser has no cookie yet: `welcome` sets it.
+    With `is_new` their browser has no cookie yet: the chat page sets it.
     """
 
     viewer: Viewer
@@ -95,12 +93,6 @@ class Visitor:
     def name_of(self, key: str) -> str:
         """Return the name of one of their conversations from its key."""
         return key.removeprefix(self.room).lstrip("/") or FIRST
-
-    def welcome(self, request: Request, response: Response) -> Response:
-        """Give a new browser its cookie; return the response."""
-        if self.is_new:
-            keep(request, response, COOKIE, self.who.host)
-        return response
 
 
 def visitor_of(request: Request, viewer: ViewerDep) -> Visitor:
@@ -161,18 +153,6 @@ def visitor_turn(
         private=True,
         origin=Origin(tendril.name, who, scope),
     )
-
-
-async def put_reminder(tendril: Tendril, place: Place, text: str) -> bool:
-    """Put a reminder into the conversation in a private place, where its owner reads it; return
-    False for a channel. Raises StorageError."""
-    if not is_private(place.channel):
-        return False
-    due = {"role": "user", "name": place.channel, "content": DUE}
-    turn = Turn(0, tendril.clock.now(), (due, {"role": "assistant", "content": text}))
-    room = room_name(place)
-    await tendril.conversations.add(room, turn, room=room, person=place.channel)
-    return True
 
 
 async def ask_visitor_later(tendril: Tendril, scope: Scope, reminder: Reminder) -> RunOutcome:

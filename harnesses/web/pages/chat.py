@@ -23,8 +23,8 @@ from harnesses.web.auth.tokens import address_of
 from harnesses.web.pages.runs import scope_for
 from harnesses.web.queries import Id
 from harnesses.web.rendering.timezones import zone_of
-from harnesses.web.rendering.view import page, part
-from harnesses.web.visitors import DUE, FIRST, Visitor, VisitorDep, log_view, visitor_turn
+from harnesses.web.rendering.view import keep, page, part
+from harnesses.web.visitors import COOKIE, DUE, FIRST, Visitor, VisitorDep, log_view, visitor_turn
 from llm.client.catalogue import model_choices
 from llm.messages.message import AttachedFile, Image, Message, quotes_of
 from llm.web.errors import ExtraMissing, PageUnreadable
@@ -153,7 +153,7 @@ async def show_chat(
         model=asked[-1] if asked else "",
         bookmarklet=f"javascript:{quote(script)}",
     )
-    return visitor.welcome(request, response)
+    return _welcome(request, visitor, response)
 
 
 @router.post("/chat")
@@ -204,7 +204,7 @@ async def ask(
         turn_id = {"turn": kept[-1].id} if kept else {}
         await write({"html": shown.answer, "ok": reply.ok} | turn_id)
 
-    return visitor.welcome(request, StreamedAnswer(answer))
+    return _welcome(request, visitor, StreamedAnswer(answer))
 
 
 @router.get("/chat/{name}/tail", response_class=EventSourceResponse)
@@ -244,6 +244,13 @@ async def forget(state: AppStateDep, visitor: VisitorDep, name: ConversationName
     """Delete a conversation, and begin a new one."""
     await state.tendril.clear(visitor.conversation(name))
     return see_other("/chat/new")
+
+
+def _welcome(request: Request, visitor: Visitor, response: Response) -> Response:
+    """Give a new browser its cookie; return the response."""
+    if visitor.is_new:
+        keep(request, response, COOKIE, visitor.who.host)
+    return response
 
 
 def _content(message: Message) -> str:

@@ -1,30 +1,38 @@
-"""The pages of statistics, of all channels, one channel or one nick, and the calendar."""
+"""The pages of statistics, of all channels, one channel or one nick, the calendar, and the tool by
+which the model tells statistics."""
 
 from __future__ import annotations
 
 import calendar
 import re
 from collections import Counter
-from dataclasses import replace
-from datetime import date, datetime
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi import Query as Param
+from pydantic import Field
 
+from harnesses.core.text import counted
 from harnesses.web.app_state import AppStateDep, ScopeDep
 from harnesses.web.queries import ChannelDep, in_place
 from harnesses.web.rendering.charts import BarChart, shade, shift_timezone
 from harnesses.web.rendering.timezones import UTC, ZoneDep, local_day, zone_of
 from harnesses.web.rendering.view import page
+from llm.messages.message import escape_tags
+from llm.tools.toolbox import tool
 from storage.chat_log import statistics
-from storage.chat_log.event import SPOKEN, Place
-from storage.chat_log.event_table import Query
-from storage.log import ChatLog
+from storage.chat_log.channel_name import ChannelName
+from storage.chat_log.event import SPOKEN, Place, Scope
+from storage.chat_log.opt_outs import person_of, rules
+from storage.log import ChatLog, Query
 
 _MAX_NICKS = 40  # nicks that are read, of which people and bots are told apart
 _MAX_SHOWN = 15  # people
 _RECENT_LINES = 25  # newest lines of a nick
+_TOLD_PEOPLE = 10  # by the tool
+_TOLD_HOURS = 3  # of the day, in which most is said
 router = APIRouter(include_in_schema=False)
 _BOT = re.compile(r"^ubot|(bot|serv)[_`^0-9|-]*$", re.IGNORECASE)  # such as ubottu, chanserv
 Year = Annotated[int | None, Param(ge=1970, le=2199)]
@@ -142,3 +150,44 @@ async def _stats(
         heat=[[(count, shade(count, most)) for count in row] for row in heat],
         weekdays=calendar.day_abbr,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsTools:
+    """The tool over the part of a `log` that `scope` covers."""
+
+    log: ChatLog
+    scope: Scope
+
+    @tool(reads=True)
+    async def statistics(
+        self,
+        channel: Annotated[str, Field(max_length=200, description="only this channel")] = "",
+        days: Annotated[int, Field(ge=0, le=36_500, description="only the last; 0: all")] = 0,
+    ) -> str:
+        """Tell how much was said on the channels that the person who asks may read, by whom most,
+        and at which hours."""
+        query = Query(scope=self.scope).in_channel(ChannelName.parse(channel))
+        if days:
+            query = replace(query, since=datetime.now(UTC) - timedelta(days=days))
+        found = await self.log.read(statistics.stats, query, _TOLD_PEOPLE)
+        if not found.lines or not found.first or not found.last:
+            return "nothing was said there"
+        # The counters know no opt-outs.
+        gone = {nick for _, nick in (await self.log.read(rules)).nicks}
+        people = (
+            f"{escape_tags(nick)} {lines:,}"
+            for nick, lines in found.top
+            if person_of(nick) not in gone
+        )
+        told = [
+            f"{counted(found.lines, 'line')} by {counted(found.people, 'nick')},"
+            f" {found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}",
+            f"most by: {', '.join(people)}",
+        ]
+        if not days:  # the hours are counted for all time
+            week = await self.log.read(statistics.heat_map, query)
+            hours = [sum(day[hour] for day in week) for hour in range(24)]
+            best = sorted(range(24), key=lambda hour: -hours[hour])[:_TOLD_HOURS]
+            told.append(f"most at (UTC): {', '.join(f'{hour:02}:00' for hour in best)}")
+        return "\n".join(told)
