@@ -287,10 +287,7 @@ class RequestPolicy:
         return not who.bridged and matches_any(who, network.admins, network.fold)
 
     def is_ignored(self, network: Network, who: Identity) -> bool:
-        """Return whether a person is ignored, by the settings or by an admin's command.
-
-        Admins themselves never are.
-        """
+        """Return whether a person who is no admin is ignored, by the settings or a command."""
         masks = [*self._settings.ignore, *self._live.ignored.get(network.name, ())]
         return matches_any(who, masks, network.fold) and not self.is_admin(network, who)
 

@@ -186,10 +186,8 @@ class MessageSender:
         await self._tell_refused(target, refusal)
 
     def lines(self, target: Target, text: str) -> list[OutgoingLine]:
-        """Split `text` into sanitized lines, the first one addressed to the person.
-
-        A first line `/me ...` becomes an action, without address.
-        """
+        """Split `text` into sanitized lines, the first one addressed to the person, or an action if
+        it is `/me ...`."""
         clean = sanitize(text)
         network, channel = target.network, target.recipient
         first: list[OutgoingLine] = []
@@ -394,10 +392,8 @@ class MessageSender:
             return True
 
     async def notice(self, target: Target, text: str) -> None:
-        """Send `text` to the person alone, by NOTICE.
-
-        Each line names the channel that it is about: clients differ in where they show a NOTICE.
-        """
+        """Send `text` to the person alone, by NOTICE. Clients differ in where they show one, so
+        each line names the channel that it is about."""
         where = "" if target.is_direct else f"[{target.recipient}] "
         text = "\n".join(f"{where}{line}" for line in sanitize(text).split("\n"))
         try:

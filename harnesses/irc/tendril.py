@@ -81,10 +81,8 @@ class IrcTendril(Tendril):
             yield
 
     async def run(self) -> None:
-        """Serve until told to stop; with `standby`, only while holding the lease.
-
-        Raises what `serve` raises, and LeaseLost when another process has taken over.
-        """
+        """Serve until told to stop; with `standby`, only while holding the lease. Raises what
+        `serve` raises, and LeaseLost when another process has taken over."""
         if not self.shares_work:
             await super().run()
             return
@@ -119,10 +117,8 @@ class IrcTendril(Tendril):
                 await self.networks.quit("Terrarium stops")
 
     async def say(self, place: Place, text: str) -> bool:
-        """Say a text on a channel; return False while that is not possible.
-
-        A place without a network means the first one on which we are in that channel.
-        """
+        """Say a text on a channel; return False while that is not possible. A place without a
+        network means the first one on which we are in that channel."""
         return await self.say_quoting(place, text, frozenset())
 
     async def say_quoting(self, place: Place, text: str, quotes: frozenset[int]) -> bool:
@@ -179,10 +175,8 @@ class IrcTendril(Tendril):
         return super().tools_for(replace(door, log=replace(door.log, present=present)))
 
     def reload(self) -> str:
-        """Reload the configuration and all files; return a sentence for people.
-
-        Raises ConfigError, and then nothing has changed.
-        """
+        """Reload the configuration and all files; return a sentence for people. Raises ConfigError,
+        and then nothing has changed."""
         return f"{super().reload()} Connection settings apply from the next connection on."
 
     def apply_config(self, config: Config) -> None:

@@ -333,10 +333,7 @@ class ISupport:
 
 
 def _decimal(text: str, default: int) -> int:
-    """Return `text` as a number of at most nine digits, else `default`.
-
-    The limit also keeps int() from raising, as it does above 4300 digits.
-    """
+    """Return `text` as a number of at most nine digits, else `default`; int() raises above 4300."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
 
 
@@ -374,11 +371,8 @@ def talk(kind: Talk, target: str, text: str) -> Message:
 
 
 def budget(isupport: ISupport, source: Source, kind: Talk, target: str) -> int:
-    """Return how many bytes of text fit on a line to `target`; at least `MIN_BUDGET`.
-
-    `source` is our own. An unknown user or host counts as
-    the longest that the server allows.
-    """
+    """Return how many bytes of text fit on a line from `source`, which is us, to `target`; at least
+    `MIN_BUDGET`. An unknown user or host counts as the longest that the server allows."""
     # Others receive ":nick!user@host PRIVMSG target :text", within LINELEN bytes including CRLF.
     nick = max(len(source.nick.encode()), 1)
     user = len(source.user.encode()) if source.user else isupport.userlen

@@ -122,10 +122,8 @@ class StreamingReply:
             self._sender.streaming[self] = self._target.place
 
     async def finish(self, result: TurnResult) -> bool:
-        """Deliver the lines of the answer not sent yet; return whether the person has all of it.
-
-        Waits for a lost connection, as `MessageSender.deliver` does.
-        """
+        """Deliver the lines of the answer not sent yet, as `MessageSender.deliver` does; return
+        whether the person has all of it."""
         # What code has answered may quote people, and is no Markdown.
         is_markdown = result.iterations > 0
         if not self.has_begun:

@@ -400,10 +400,8 @@ class Session:
 
     @property
     def upgrade(self) -> int | None:
-        """The TLS port to reconnect to at once, as STS demands on an unencrypted connection.
-
-        Nothing more may be sent on the unencrypted connection then.
-        """
+        """The TLS port to reconnect to at once, without another word on this unencrypted
+        connection, as STS demands."""
         return self.sts.port if self.sts and not self.encrypted else None
 
     @property
@@ -453,10 +451,8 @@ class Session:
             self.asked_channels.update(map(self.fold, message.param(0).split(",")))
 
     def join(self, channel: str, delay: float = 0.0) -> None:
-        """Queue a JOIN of `channel` for `delay` seconds from now, if it is a desired channel.
-
-        The JOIN is dropped if by then we are in the channel or no longer want to be.
-        """
+        """Queue a JOIN of a desired channel for `delay` seconds from now; it is dropped if by then
+        we are in the channel or no longer want to be."""
 
         def is_needless(name: str) -> bool:
             return name not in self.desired_channels or self.roster.channel(name) is not None
@@ -467,10 +463,8 @@ class Session:
                 self.send("JOIN", name, *([key] if key else []), delay=delay, unless=unless)
 
     def ping(self, answered: Callable[[], None]) -> Message:
-        """Return a PING to send; `answered` is called with its PONG.
-
-        A server processes lines in order, so that it has processed all lines before it then.
-        """
+        """Return a PING to send; `answered` is called with its PONG, when the server has processed
+        all lines before it."""
         token = f"p{next(self._numbers):x}"
         self.pings[token] = answered
         return Message("PING", (token,))

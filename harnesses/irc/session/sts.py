@@ -88,11 +88,8 @@ class StsPolicies:
         self._write()
 
     def renew(self, host: str) -> None:
-        """Extend the policy of `host` by its duration from now.
-
-        The specification demands this at the end of each TLS connection; a policy would otherwise
-        expire during a connection that lasts longer than it.
-        """
+        """Extend the policy of `host` by its duration from now, as the specification demands at the
+        end of each TLS connection: one may last longer than the policy."""
         if policy := self._policies.get(host.lower()):
             expires = self._clock() + policy.duration
             self._policies[host.lower()] = replace(policy, expires=expires)

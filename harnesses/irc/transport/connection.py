@@ -238,10 +238,8 @@ class IrcConnection(asyncio.Protocol):
         return f"<IrcConnection {self._session.network} as {self._session.nick}, {state}>"
 
     async def open(self, server: str, port: int) -> None:
-        """Connect, with TLS if the session is to be encrypted.
-
-        Raises OSError, TimeoutError included, and UnicodeError for an invalid host name.
-        """
+        """Connect, with TLS if the session is to be encrypted. Raises OSError, TimeoutError
+        included, and UnicodeError for an invalid host name."""
         settings = self._session.settings
         tls = tls_context(settings) if self._session.encrypted else None
         to: dict[str, Any] = {
@@ -269,11 +267,8 @@ class IrcConnection(asyncio.Protocol):
         return self._loop.time() - self._heard
 
     async def wait_closed(self) -> Exception | None:
-        """Run the watchdog until the connection is closed; return the exception that closed it.
-
-        Return None if the server closed it. A silent server gets a PING, and the connection is
-        dropped if nothing follows.
-        """
+        """Watch for silence until the connection is closed; return the exception that closed it, or
+        None if the server did."""
         asked_at = 0.0
         while not self._lost.done():
             # Any line after the PING proves that the server is alive, not only its PONG.
@@ -322,10 +317,8 @@ class IrcConnection(asyncio.Protocol):
                 self.send_line(line, outgoing.urgent, outgoing.idle)
 
     async def lag(self) -> float | None:
-        """Measure the seconds until the server answers a PING; None if the connection is closed.
-
-        There is no timeout of its own.
-        """
+        """Measure the seconds until the server answers a PING, however long it takes; None if the
+        connection is closed."""
         began, answered = self._loop.time(), self._loop.create_future()
         ping = self._session.ping(lambda: answered.set_result(None))
         self.send_line(ping.render(), urgent=True)

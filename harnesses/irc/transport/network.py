@@ -198,10 +198,7 @@ class Network:
             self._connection.flush()
 
     def restrict(self, may_speak: Callable[[], bool]) -> None:
-        """Send no messages while `may_speak()` is false.
-
-        The caller must call `recheck` whenever its result changes.
-        """
+        """Send no messages while `may_speak()` is false; `recheck` when its result has changed."""
         self._may_speak = may_speak
 
     def recheck(self) -> None:
@@ -216,10 +213,8 @@ class Network:
         return None
 
     async def has_replayed(self, target: str, text: str, since: datetime) -> bool:
-        """Return whether the server has replayed this line of ours, sent `since` then.
-
-        It tells whether a line was accepted whose receipt was lost with the connection.
-        """
+        """Return whether the server has replayed a line of ours, sent `since` then: whether it was
+        accepted, although its receipt was lost with the connection."""
         # The server answers in order, so after a PONG the replay for our JOINs has arrived.
         await self.lag()
         place = self.fold(target)
@@ -389,10 +384,7 @@ class Network:
         self.send_line(f"QUIT :{reason}", urgent=True)
 
     async def quit(self, reason: str = "") -> None:
-        """Send QUIT and wait at most `QUIT_TIMEOUT` seconds for the end of the connection.
-
-        Afterwards it is dropped, and `run` returns.
-        """
+        """Send QUIT; the connection ends, and `run` returns, within `QUIT_TIMEOUT` seconds."""
         self.close(reason)
         if self._connection:
             await self._connection.wait_disconnected(QUIT_TIMEOUT)
