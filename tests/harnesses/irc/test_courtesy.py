@@ -111,18 +111,17 @@ async def test_a_message_is_for_the_person_of_that_nick_on_the_same_network(tmp_
 
 
 async def test_after_a_kick_the_bot_waits_and_after_the_third_it_stays_away(tmp_path: Path) -> None:
-    async with ngircd() as ircd, irc_member(ircd.port, "oper") as oper:
-        config = irc_config(tmp_path, ircd.port, NOBODY, irc={"rejoin_after": 0.2})
-        async with irc_tendril(config) as tendril:
-            for number in range(3):
-                await oper.expect(rf":Terra!\S+ JOIN :{ROOM}")
-                await oper.send(f"KICK {ROOM} Terra :out")
-                await oper.expect(rf"KICK {ROOM} Terra")
-                assert number < 3
-            async with asyncio.timeout(PATIENCE):
-                await tendril.networks["irc"].all_joined.wait()  # nothing is left to be in
-            await oper.ask(".ping", "PRIVMSG oper :pong", room="Terra")
-            assert tendril.networks["irc"].roster.channels == []
+    irc = {"rejoin_after": 0.2}
+    async with room(tmp_path, NOBODY, "oper", server="ngircd", early=True, irc=irc) as inside:
+        tendril, (oper,) = inside
+        for _ in range(3):
+            await oper.expect(rf":Terra!\S+ JOIN :{ROOM}")
+            await oper.send(f"KICK {ROOM} Terra :out")
+            await oper.expect(rf"KICK {ROOM} Terra")
+        async with asyncio.timeout(PATIENCE):
+            await tendril.networks["irc"].all_joined.wait()  # nothing is left to be in
+        await oper.ask(".ping", "PRIVMSG oper :pong", room="Terra")
+        assert tendril.networks["irc"].roster.channels == []
 
 
 async def test_the_topic_and_the_newest_lines_are_in_the_context(tmp_path: Path) -> None:

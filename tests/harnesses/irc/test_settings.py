@@ -32,28 +32,21 @@ def config(**irc: Any) -> Config:
     return Config(tables, Path("terrarium.toml"), Path("data"))
 
 
-def test_the_defaults_are_terra_on_terrarium() -> None:
+def test_the_defaults_are_terra_on_terrarium_and_tls_has_its_own_port() -> None:
     settings = config().section(IrcSettings)
     assert (settings.server, settings.port, settings.nick) == (None, 6667, "Terra")
     assert (settings.channels, settings.command_prefix) == (("#terrarium",), ".")
-
-
-def test_the_environment_wins_and_lists_have_commas() -> None:
-    with environment(IRC_SERVER="irc.example", IRC_CHANNELS="#a, #b", COMMAND_PREFIX="!"):
-        settings = config(server="other", channels=["#x"]).section(IrcSettings)
-    assert (settings.server, settings.channels) == ("irc.example", ("#a", "#b"))
-    assert settings.command_prefix == "!"
+    assert config(channels=["#a key", "+b"]).section(IrcSettings).channels == ("#a key", "+b")
+    assert config(server="irc.example", tls=True).section(IrcSettings).port == 6697
+    assert config(server="irc.example", tls=True, port=7000).section(IrcSettings).port == 7000
 
 
 @pytest.mark.parametrize("name", ["COMMAND_PREFIX", "IRC_COMMAND_PREFIX"])
-def test_the_prefix_has_both_its_names(name: str) -> None:
-    with environment(**{name: "%"}):
-        assert config().section(IrcSettings).command_prefix == "%"
-
-
-def test_tls_has_its_own_port_unless_one_is_given() -> None:
-    assert config(server="irc.example", tls=True).section(IrcSettings).port == 6697
-    assert config(server="irc.example", tls=True, port=7000).section(IrcSettings).port == 7000
+def test_the_environment_wins_and_lists_have_commas(name: str) -> None:
+    with environment(IRC_SERVER="irc.example", IRC_CHANNELS="#a, #b", **{name: "!"}):
+        settings = config(server="other", channels=["#x"]).section(IrcSettings)
+    assert (settings.server, settings.channels) == ("irc.example", ("#a", "#b"))
+    assert settings.command_prefix == "!"
 
 
 def test_the_table_itself_is_one_network() -> None:
@@ -118,7 +111,3 @@ def test_a_wrong_key_of_a_channel_is_named_with_the_nearest() -> None:
 def test_what_is_no_name_of_a_channel_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="not the name of a channel"):
         config(channels=[name]).section(IrcSettings)
-
-
-def test_a_channel_may_have_a_key() -> None:
-    assert config(channels=["#a key", "+b"]).section(IrcSettings).channels == ("#a key", "+b")

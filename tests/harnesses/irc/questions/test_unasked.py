@@ -138,15 +138,16 @@ async def test_it_does_not_look_up_because_of(who: str, tmp_path: Path) -> None:
 
 async def test_once_kicked_it_is_silent_until_an_admin_wants_it_again(tmp_path: Path) -> None:
     async with world(tmp_path, "on", admins=["bob!*@*"], rejoin_after=0) as it:
+        attention, place = it.tendril.events.unasked.attention, Place("irc", ROOM)
         await it.alice.send(f"KICK {ROOM} Terra :enough")
         await it.bob.expect("KICK .* Terra ")
         await it.bob.expect(":Terra!.* JOIN ")
         await it.tendril.networks["irc"].all_joined.wait()
         await it.says(it.alice, QUESTION)
-        assert not it.tendril.events.unasked.attention.is_waiting(Place("irc", ROOM))
+        assert not attention.is_waiting(place)
         await it.bob.ask(f".set {ROOM} proactive on", "proactive is on")
         await it.says(it.alice, "nobody knows? how do I mount a cd?")
-        assert it.tendril.events.unasked.attention.is_waiting(Place("irc", ROOM))
+        assert attention.is_waiting(place)
 
 
 async def test_unasked_nothing_is_done_for_anybody(tmp_path: Path) -> None:

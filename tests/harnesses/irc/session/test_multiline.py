@@ -78,16 +78,13 @@ def test_one_from_the_past_is_not_taken_for_new() -> None:
     story = inside()
     story.feed(":s BATCH +9 chathistory #c")
     assert story.feed(*several(f"{LINE} :.terrarium", f"{LINE} :y", tags="batch=9;msgid=m3")) == []
+    story.feed("@batch=9 :s BATCH +8 other")  # a batch of any kind within the past is of the past
+    assert story.feed(f"@batch=8 {ALICE} PRIVMSG #c :.terrarium again") == []
     story.feed(":s BATCH -9")
     assert len(story.feed(*several(f"{LINE} :x", f"{LINE} :y", tags="msgid=m4"))) == 1
 
 
-def test_a_batch_of_any_kind_within_the_past_is_of_the_past() -> None:
-    story = inside(":s BATCH +9 chathistory #c", "@batch=9 :s BATCH +8 other")
-    assert story.feed(f"@batch=8 {ALICE} PRIVMSG #c :.terrarium again") == []
-
-
-def test_of_too_many_lines_the_rest_is_logged_but_asks_nothing() -> None:
+def test_of_too_many_lines_or_characters_the_rest_is_logged_but_asks_nothing() -> None:
     lines = [f"{LINE} :.terrarium {number}" for number in range(MAX_LINES + 2)]
     whole, *rest = inside().feed(*several(*lines))
     assert len(logged(whole)) == MAX_LINES
@@ -95,11 +92,7 @@ def test_of_too_many_lines_the_rest_is_logged_but_asks_nothing() -> None:
         (f".terrarium {MAX_LINES}", "draft/multiline"),
         (f".terrarium {MAX_LINES + 1}", "draft/multiline"),
     ]
-
-
-def test_one_that_is_too_long_ends_too() -> None:
-    lines = [f"{LINE} :{'x' * 8000}" for _ in range(20)]
-    events = inside().feed(*several(*lines))
+    events = inside().feed(*several(*[f"{LINE} :{'x' * 8000}"] * 20))
     assert sum(len(line) for event in events for line in logged(event)) == 160_000
     assert len(events[0].text) < 80_000
 
