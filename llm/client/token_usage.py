@@ -96,17 +96,17 @@ class TokenAccounting:
     async def forget(self, session: str) -> None:
         """Anonymise the amounts of a conversation. Raises StorageError."""
         async with self._tally.quiesce():
-            await self._spending.forget(session)
+            await self._spending.forget(conversation=session)
 
     async def forget_names(self) -> None:
         """Anonymise the amounts of all conversations. Raises StorageError."""
         async with self._tally.quiesce():
-            await self._spending.forget_names()
+            await self._spending.forget()
 
     async def _write(self, amounts: Mapping[TokenSpend, UsageAmount]) -> None:
         oldest = self._now().date() - _NAMED_LIFETIME
         if oldest != self._named_since:  # once a day
-            await self._spending.forget_before(oldest)
+            await self._spending.forget(before=oldest)
             self._named_since = oldest
         await self._spending.add(amounts)
 

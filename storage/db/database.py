@@ -11,6 +11,7 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
     Callable,
+    Coroutine,
     Iterable,
     Iterator,
     Sequence,
@@ -24,23 +25,24 @@ from contextlib import (
     suppress,
 )
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 import aiosqlite
 import stamina
 
-from storage.connection import Connection, Dialect, Row, Values
-from storage.db.address import PREFIX, SCHEMAS_WITH, Address, PostgresSchema
+from storage.connection import Connection as Connection
+from storage.connection import Dialect, Values
+from storage.connection import Row as Row
+from storage.db.address import PREFIX, SCHEMAS_WITH, PostgresSchema
+from storage.db.address import Address as Address
 from storage.db.errors import Rejected, Unavailable
 from storage.db.integrity import reading_address, require_sound, unusable
 from storage.db.migration import migrate, require_newest
 from storage.db.private_files import make_file, make_folder, tighten
 from terrarium.cancellation import await_shielded
 from terrarium.file_watcher import file_stamp
-
-__all__ = ["Address", "Connection", "Database", "Repository", "Row", "from_micros", "to_micros"]
 
 NEEDS_EXTRA = "storage on PostgreSQL needs the extra: pip install 'terrarium-irc[postgres]'"
 _LOCK_TIMEOUT = 5.0  # seconds to wait for another process that writes
@@ -488,10 +490,41 @@ class Database:
 
 
 class Repository:
-    """The base of classes that read and write some of the tables in a database."""
+    """The base of classes that read and write some of the tables in a database.
+
+    What needs several statements is a method of a connection, decorated with `reads` or `writes`.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+
+R = TypeVar("R", bound=Repository)
+
+
+def reads(
+    method: Callable[Concatenate[R, Connection, P], T],
+) -> Callable[Concatenate[R, P], Coroutine[Any, Any, T]]:
+    """Have a method of a repository, which is given a connection, read one snapshot."""
+
+    @wraps(method)
+    async def read(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.read(partial(method, self), *args, **kwargs)
+
+    return read
+
+
+def writes(
+    method: Callable[Concatenate[R, Connection, P], T],
+) -> Callable[Concatenate[R, P], Coroutine[Any, Any, T]]:
+    """Have a method of a repository, which is given a connection, run in one durable
+    transaction."""
+
+    @wraps(method)
+    async def write(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.write(lambda db: method(self, db, *args, **kwargs))
+
+    return write
 
 
 def other_files(data: Path, log: Path) -> list[Path]:

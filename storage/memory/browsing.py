@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from storage.chat_log.event import CHANNEL_PREFIXES, escape_name
-from storage.db.database import Connection, Repository
+from storage.db.database import Connection, Repository, writes
 from storage.memory.memories import MANUAL, SEEN, Memory, invalidate_prompt_view, memory_of
 
 Person = tuple[str, str]
@@ -50,52 +49,38 @@ class MemoryShelf(Repository):
     async def visible(self, view: MemoryView) -> Sequence[SourcedMemory]:
         """Return the memories in a view: by room, then facts, notes, episodes and the summary, each
         with the newest first. Raises StorageError."""
+        rows = await self._database.fetch_all(
+            "SELECT memories.*, (SELECT anchor FROM turns WHERE turns.id = first_turn) AS event"
+            f" FROM memories WHERE {SEEN} ORDER BY room, CASE layer WHEN 'fact' THEN 0"
+            " WHEN 'note' THEN 1 WHEN 'episode' THEN 2 ELSE 3 END, id DESC"
+        )
+        found = (SourcedMemory(memory_of(row), row["event"] or 0) for row in rows)
+        return [each for each in found if view.may_see(each.memory)]
 
-        def read(db: Connection) -> list[SourcedMemory]:
-            rows = db.execute(
-                "SELECT memories.*, (SELECT anchor FROM turns WHERE turns.id = first_turn) AS event"
-                f" FROM memories WHERE {SEEN} ORDER BY room, CASE layer WHEN 'fact' THEN 0"
-                " WHEN 'note' THEN 1 WHEN 'episode' THEN 2 ELSE 3 END, id DESC"
-            )
-            found = (SourcedMemory(memory_of(row), row["event"] or 0) for row in rows)
-            return [each for each in found if view.may_see(each.memory)]
-
-        return await self._database.read(read)
-
-    async def correct(self, view: MemoryView, number: int, text: str) -> bool:
+    @writes
+    def correct(self, db: Connection, view: MemoryView, number: int, text: str) -> bool:
         """Replace the text of a memory; return False if the view has none of this number. What is
         corrected counts as asked for. Raises StorageError."""
+        memory = _get(db, view, number)
+        if memory is None:
+            return False
+        source = memory.subject if view.is_about(memory) else memory.source
+        db.execute(
+            "UPDATE memories SET text = ?, source = ?, manual = 1, confidence = ? WHERE id = ?",
+            [text, source, MANUAL, number],
+        )
+        invalidate_prompt_view(db, memory.room)
+        return True
 
-        def write(db: Connection) -> bool:
-            memory = _get(db, view, number)
-            if memory is None:
-                return False
-            source = memory.subject if view.is_about(memory) else memory.source
-            db.execute(
-                "UPDATE memories SET text = ?, source = ?, manual = 1, confidence = ? WHERE id = ?",
-                [text, source, MANUAL, number],
-            )
-            invalidate_prompt_view(db, memory.room)
-            return True
-
-        return await self._database.write(write)
-
-    async def forget(self, view: MemoryView, numbers: Collection[int]) -> int:
+    @writes
+    def forget(self, db: Connection, view: MemoryView, numbers: Collection[int]) -> int:
         """Delete memories, which are not made again; return how many of these numbers the view
         has. Raises StorageError."""
-
-        def write(db: Connection) -> int:
-            found = [each for number in numbers if (each := _get(db, view, number))]
-            ids = json.dumps([each.id for each in found])
-            db.execute(
-                "DELETE FROM memories WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
-                [ids],
-            )
-            for room in {each.room for each in found}:
-                invalidate_prompt_view(db, room)
-            return len(found)
-
-        return await self._database.write(write)
+        found = [each for number in numbers if (each := _get(db, view, number))]
+        db.executemany("DELETE FROM memories WHERE id = ?", [[each.id] for each in found])
+        for room in {each.room for each in found}:
+            invalidate_prompt_view(db, room)
+        return len(found)
 
 
 def _get(db: Connection, view: MemoryView, number: int) -> Memory | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from storage.chat_log.opt_outs import person_of
 from storage.connection import GIVEN, Connection
-from storage.db.database import Repository, Row, from_micros, to_micros
+from storage.db.database import Repository, Row, from_micros, reads, to_micros, writes
 from storage.memory.deletion import DeletedTurn, forget_conversation, forget_people
 
 Message = dict[str, Any]
@@ -72,23 +72,20 @@ class PromptWindow:
 class Conversations(Repository):
     """The conversations in a database file, by name."""
 
-    async def add(self, name: str, turn: Turn, room: str = "", person: str = "") -> int:
+    @writes
+    def add(self, db: Connection, name: str, turn: Turn, room: str = "", person: str = "") -> int:
         """Store a finished turn and return its id, which is greater than any before. Of the
         conversation only the newest `MAX_TURNS` turns are kept. It belongs to `room`, by default
         one of its own name, and is with `person`."""
         time = to_micros(turn.time)
         messages, related = json.dumps(turn.messages), json.dumps(turn.related)
-
-        def insert(db: Connection) -> int:
-            db.execute(_CONVERSATION, [name, room or name, person_of(person)])
-            values = [turn.question_event_id, time, messages, related, name]
-            row = db.execute(_TURN, values).fetchone()
-            # Facts and notes of this turn were stored by tools before its id was known.
-            db.execute(_ASSIGN, [row[0], time, name])
-            db.execute(_OLDEST, [name, MAX_TURNS])
-            return int(row[0])
-
-        return await self._database.write(insert)
+        db.execute(_CONVERSATION, [name, room or name, person_of(person)])
+        values = [turn.question_event_id, time, messages, related, name]
+        row = db.execute(_TURN, values).fetchone()
+        # Facts and notes of this turn were stored by tools before its id was known.
+        db.execute(_ASSIGN, [row[0], time, name])
+        db.execute(_OLDEST, [name, MAX_TURNS])
+        return int(row[0])
 
     async def turns(
         self, name: str, *, start: int = 0, end: int = 0, limit: int = MAX_TURNS
@@ -111,18 +108,13 @@ class Conversations(Repository):
         """Return the whole answers of the turns of a room, in anybody's conversation there, to the
         `questions` (ids of their log events), each after the asker's name, with which a model may
         have begun it; those without a stored turn are left out."""
-
-        def read(db: Connection) -> dict[int, str]:
-            rows = db.execute(_ANSWERS, [room, json.dumps(sorted(questions))]).fetchall()
-            found = {}
-            for row in rows:
-                messages = json.loads(row["messages"])
-                name, answer = messages[0].get("name", ""), messages[-1]["content"] or ""
-                is_addressed = answer.lower().startswith(f"{name.lower()}: ")
-                found[row["anchor"]] = answer if is_addressed else f"{name}: {answer}"
-            return found
-
-        return await self._database.read(read) if questions else {}
+        found = {}
+        for row in await self._database.fetch_all(_ANSWERS, [room, json.dumps(sorted(questions))]):
+            messages = json.loads(row["messages"])
+            name, answer = messages[0].get("name", ""), messages[-1]["content"] or ""
+            is_addressed = answer.lower().startswith(f"{name.lower()}: ")
+            found[row["anchor"]] = answer if is_addressed else f"{name}: {answer}"
+        return found
 
     async def room(self, name: str) -> str:
         """Return the room of a conversation: its own name as long as it is not stored."""
@@ -160,17 +152,14 @@ class Conversations(Repository):
         if turns:
             await forget_people(self._database, (), lambda _: False, turns)
 
-    async def recall(self, name: str, end: int = 0) -> tuple[PromptWindow, list[Turn]]:
+    @reads
+    def recall(self, db: Connection, name: str, end: int = 0) -> tuple[PromptWindow, list[Turn]]:
         """Return where the prompt of this conversation begins, and its turns from there on (with
         ids below `end`, if that is not 0), oldest first, read in one snapshot."""
-
-        def both(db: Connection) -> tuple[PromptWindow, list[Turn]]:
-            sql = "SELECT log_start, turn_start FROM conversations WHERE name = ?"
-            row = db.execute(sql, [name]).fetchone()
-            window = PromptWindow(*row) if row else PromptWindow()
-            return window, _turns(db, name, window.turn_start, end, MAX_TURNS)
-
-        return await self._database.read(both)
+        sql = "SELECT log_start, turn_start FROM conversations WHERE name = ?"
+        row = db.execute(sql, [name]).fetchone()
+        window = PromptWindow(*row) if row else PromptWindow()
+        return window, _turns(db, name, window.turn_start, end, MAX_TURNS)
 
     async def move_window(self, name: str, window: PromptWindow) -> None:
         """Store where the prompt of this conversation begins, also before its first turn."""
@@ -181,19 +170,16 @@ class Conversations(Repository):
             [name, window.log_start, window.turn_start],
         )
 
-    async def clear(self, name: str) -> int:
+    @writes
+    def clear(self, db: Connection, name: str) -> int:
         """Delete a conversation and all memories made from it; return how many turns it had."""
-
-        def work(db: Connection) -> int:
-            cursor = db.execute(
-                "DELETE FROM turns WHERE conversation_id ="
-                " (SELECT id FROM conversations WHERE name = ?)",
-                [name],
-            )
-            forget_conversation(db, name)
-            return cursor.rowcount
-
-        return await self._database.write(work)
+        cursor = db.execute(
+            "DELETE FROM turns WHERE conversation_id ="
+            " (SELECT id FROM conversations WHERE name = ?)",
+            [name],
+        )
+        forget_conversation(db, name)
+        return cursor.rowcount
 
 
 def _turns(db: Connection, name: str, start: int, end: int, limit: int) -> list[Turn]:

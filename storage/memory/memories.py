@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Any
 
 from storage.chat_log.opt_outs import person_of
-from storage.db.database import Connection, Repository, Row, from_micros, to_micros
+from storage.db.database import Connection, Repository, Row, from_micros, reads, to_micros, writes
 from storage.text_index.words import fold, words
 
 MANUAL, OWN, HEARSAY = 1.0, 0.8, 0.3
@@ -254,20 +254,17 @@ class Memories(Repository):
         """Return the memories that have words of `text`, best first, with their BM25 scores."""
         return await self._database.read(_search, room, text, limit)
 
-    async def forget(self, room: str, subject: str, key: str | None = None) -> int:
+    @writes
+    def forget(self, db: Connection, room: str, subject: str, key: str | None = None) -> int:
         """Delete the facts and notes about a person, those of one key or all; return how many."""
-
-        def work(db: Connection) -> int:
-            cursor = db.execute(
-                "DELETE FROM memories WHERE room = :room AND subject = :subject"
-                " AND layer IN ('fact', 'note') AND key = coalesce(:key, key)",
-                {"room": room, "subject": subject, "key": key},
-            )
-            if cursor.rowcount:
-                invalidate_prompt_view(db, room)
-            return cursor.rowcount
-
-        return await self._database.write(work)
+        cursor = db.execute(
+            "DELETE FROM memories WHERE room = :room AND subject = :subject"
+            " AND layer IN ('fact', 'note') AND key = coalesce(:key, key)",
+            {"room": room, "subject": subject, "key": key},
+        )
+        if cursor.rowcount:
+            invalidate_prompt_view(db, room)
+        return cursor.rowcount
 
     async def progress(self, room: str) -> Watermarks:
         """Return the watermarks of a room, creating them if there are none."""
@@ -288,25 +285,20 @@ class Memories(Repository):
         )
         return [row["room"] for row in rows]
 
-    async def backlog(self, room: str, notes: int) -> RoomBacklog:
+    @reads
+    def backlog(self, db: Connection, room: str, notes: int) -> RoomBacklog:
         """Return what waits for consolidation in a room, with at most `notes` notes, read in one
         snapshot."""
-
-        def reading(db: Connection) -> RoomBacklog:
-            row = db.execute(_PROGRESS, [room]).fetchone()
-            marks = Watermarks(*row) if row else Watermarks(room)
-            start = min(marks.summary, marks.episodes, marks.facts)
-            return RoomBacklog(
-                marks,
-                [
-                    (row["id"], row["size"])
-                    for row in db.execute(_TURNS, [room, start, _NO_LIMIT, _MAX_BACKLOG_TURNS])
-                ],
-                [Gap(*row) for row in db.execute(_GAPS, [room])],
-                [row["id"] for row in db.execute(_NOTES, [room, notes])],
-            )
-
-        return await self._database.read(reading)
+        row = db.execute(_PROGRESS, [room]).fetchone()
+        marks = Watermarks(*row) if row else Watermarks(room)
+        start = min(marks.summary, marks.episodes, marks.facts)
+        turns = db.execute(_TURNS, [room, start, _NO_LIMIT, _MAX_BACKLOG_TURNS])
+        return RoomBacklog(
+            marks,
+            [(row["id"], row["size"]) for row in turns],
+            [Gap(*row) for row in db.execute(_GAPS, [room])],
+            [row["id"] for row in db.execute(_NOTES, [room, notes])],
+        )
 
     async def turns(self, room: str, after: int, until: int, limit: int) -> list[RoomTurn]:
         """Return the oldest `limit` turns with ids greater than `after` and up to `until`, in order
@@ -327,8 +319,10 @@ class Memories(Repository):
         sql = "UPDATE memory_rooms SET wanted = ?2 WHERE room = ?1 AND wanted < ?2"
         await self._database.execute(sql, [room, through])
 
-    async def advance_summary(
+    @writes
+    def advance_summary(
         self,
+        db: Connection,
         watermarks: Watermarks,
         through: int,
         summary: Memory | None,
@@ -337,27 +331,25 @@ class Memories(Repository):
         """Replace the summary by one that includes the turns up to `through`, or without a summary
         only move the watermark. Return False if it is void."""
         room = watermarks.room
+        if not _move(db, watermarks, "summary", through):
+            return False
+        if summary:
+            sources = _sources_in(made_of)
+            if watermarks.summary:  # else it was made from turns alone
+                rows = db.execute(
+                    "SELECT s.conversation, s.person FROM memories JOIN memory_sources s"
+                    " ON memory_id = id WHERE room = ? AND layer = 'summary'",
+                    [room],
+                ).fetchall()
+                sources |= {(row[0], row[1]) for row in rows}
+            db.execute("DELETE FROM memories WHERE room = ? AND layer = 'summary'", [room])
+            _add_made(db, summary, sources)
+        return True
 
-        def work(db: Connection) -> bool:
-            if not _move(db, watermarks, "summary", through):
-                return False
-            if summary:
-                sources = _sources_in(made_of)
-                if watermarks.summary:  # else it was made from turns alone
-                    rows = db.execute(
-                        "SELECT s.conversation, s.person FROM memories JOIN memory_sources s"
-                        " ON memory_id = id WHERE room = ? AND layer = 'summary'",
-                        [room],
-                    ).fetchall()
-                    sources |= {(row[0], row[1]) for row in rows}
-                db.execute("DELETE FROM memories WHERE room = ? AND layer = 'summary'", [room])
-                _add_made(db, summary, sources)
-            return True
-
-        return await self._database.write(work)
-
-    async def add_episode(
+    @writes
+    def add_episode(
         self,
+        db: Connection,
         watermarks: Watermarks,
         place: int | Gap,
         episode: Memory | None,
@@ -365,95 +357,85 @@ class Memories(Repository):
     ) -> bool:
         """Add the episode of the turns up to an id, or of those in a gap, if there is one; move the
         watermark, or close the gap. Return False if it is void."""
-
-        def work(db: Connection) -> bool:
-            if isinstance(place, Gap):
-                if not _current(db, watermarks):
-                    return False
-                sql = "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?"
-                db.execute(sql, [watermarks.room, place.first_turn])
-            elif not _move(db, watermarks, "episodes", place):
+        if isinstance(place, Gap):
+            if not _current(db, watermarks):
                 return False
-            if episode:
-                _add_made(db, episode, _sources_in(made_of))
-            return True
+            sql = "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?"
+            db.execute(sql, [watermarks.room, place.first_turn])
+        elif not _move(db, watermarks, "episodes", place):
+            return False
+        if episode:
+            _add_made(db, episode, _sources_in(made_of))
+        return True
 
-        return await self._database.write(work)
-
-    async def advance_facts(
-        self, watermarks: Watermarks, through: int, facts: Iterable[Memory], oldest: datetime
+    @writes
+    def advance_facts(
+        self,
+        db: Connection,
+        watermarks: Watermarks,
+        through: int,
+        facts: Iterable[Memory],
+        oldest: datetime,
     ) -> bool:
         """Add the facts learnt from the turns up to `through`, and delete learnt ones that were not
         confirmed since `oldest` or exceed `LEARNT_FACTS`. Return False if it is void."""
+        if not _move(db, watermarks, "facts", through):
+            return False
+        # Somebody may have opted out while the model was asked.
+        opted_out = {row[0] for row in db.execute(_OPTED_OUT, [watermarks.room])}
+        for fact in facts:
+            if fact.subject not in opted_out:
+                _add(db, fact)
+        learnt = "room = ? AND layer = 'fact' AND manual = 0"
+        sql = f"DELETE FROM memories WHERE {learnt} AND time < ?"
+        db.execute(sql, [watermarks.room, to_micros(oldest)])
+        _keep_newest(db, learnt, "time", [watermarks.room, LEARNT_FACTS])
+        return True
 
-        def work(db: Connection) -> bool:
-            if not _move(db, watermarks, "facts", through):
-                return False
-            # Somebody may have opted out while the model was asked.
-            rows = db.execute(_OPTED_OUT, [watermarks.room]).fetchall()
-            opted_out = {row[0] for row in rows}
-            for fact in facts:
-                if fact.subject not in opted_out:
-                    _add(db, fact)
-            learnt = "room = ? AND layer = 'fact' AND manual = 0"
-            sql = f"DELETE FROM memories WHERE {learnt} AND time < ?"
-            db.execute(sql, [watermarks.room, to_micros(oldest)])
-            _keep_newest(db, learnt, "time", [watermarks.room, LEARNT_FACTS])
-            return True
-
-        return await self._database.write(work)
-
-    async def replace_notes(
-        self, watermarks: Watermarks, notes: Sequence[Memory], episode: Memory
+    @writes
+    def replace_notes(
+        self, db: Connection, watermarks: Watermarks, notes: Sequence[Memory], episode: Memory
     ) -> bool:
         """Replace notes by one episode. Return False if it is void."""
+        if not _current(db, watermarks):
+            return False
+        db.executemany("DELETE FROM memories WHERE id = ?", [[each.id] for each in notes])
+        _add_made(db, episode, {(note.conversation, note.source) for note in notes})
+        return True
 
-        def work(db: Connection) -> bool:
-            if not _current(db, watermarks):
-                return False
-            db.executemany("DELETE FROM memories WHERE id = ?", [[each.id] for each in notes])
-            _add_made(db, episode, {(note.conversation, note.source) for note in notes})
-            return True
-
-        return await self._database.write(work)
-
-    async def load_for_prompt(
-        self, room: str, person: str, words: str, most: int
+    @reads
+    def load_for_prompt(
+        self, db: Connection, room: str, person: str, words: str, most: int
     ) -> RoomMemorySnapshot:
         """Return a room's memory for a person's question, read in one snapshot.
 
         At most `most` memories are searched by the `words` of the question.
         """
+        sql = "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?"
+        row = db.execute(sql, [room]).fetchone()
+        text, turn = tuple(row) if row else ("", 0)
+        since = db.execute(_SINCE, [room, turn]).fetchone()
+        last = None if since["newest"] is None else from_micros(since["time"])
+        times = (since["count"] or 0, since["newest"] or 0, last)
+        following = _following(db, room, person)
+        anything = db.execute("SELECT 1 FROM memories WHERE room = ? LIMIT 1", [room])
+        if anything.fetchone() is None:
+            return RoomMemorySnapshot(text, *times, facts=following)
+        facts = [*_facts(db, room, person), *following]
+        found = tuple(memory for memory, _ in _search(db, room, words, most))
+        return RoomMemorySnapshot(text, *times, True, facts, found)
 
-        def reading(db: Connection) -> RoomMemorySnapshot:
-            sql = "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?"
-            row = db.execute(sql, [room]).fetchone()
-            text, turn = tuple(row) if row else ("", 0)
-            since = db.execute(_SINCE, [room, turn]).fetchone()
-            last = None if since["newest"] is None else from_micros(since["time"])
-            times = (since["count"] or 0, since["newest"] or 0, last)
-            anything = db.execute("SELECT 1 FROM memories WHERE room = ? LIMIT 1", [room])
-            if anything.fetchone() is None:
-                following = _following(db, room, person)
-                return RoomMemorySnapshot(text, *times, facts=following)
-            facts = [*_facts(db, room, person), *_following(db, room, person)]
-            found = tuple(memory for memory, _ in _search(db, room, words, most))
-            return RoomMemorySnapshot(text, *times, True, facts, found)
-
-        return await self._database.read(reading)
-
-    async def save_prompt_view(self, watermarks: Watermarks, text: str, turn: int) -> bool:
+    @writes
+    def save_prompt_view(
+        self, db: Connection, watermarks: Watermarks, text: str, turn: int
+    ) -> bool:
         """Set the text that prompts show from now on, and the newest turn at this time. Return
         False if it is void."""
-
-        def work(db: Connection) -> bool:
-            if not _current(db, watermarks):
-                return False
-            sql = "UPDATE memory_rooms SET shown = ?, shown_turn = ? WHERE room = ?"
-            db.execute(sql, [text, turn, watermarks.room])
-            return True
-
-        return await self._database.write(work)
+        if not _current(db, watermarks):
+            return False
+        sql = "UPDATE memory_rooms SET shown = ?, shown_turn = ? WHERE room = ?"
+        db.execute(sql, [text, turn, watermarks.room])
+        return True
 
 
 def _facts(

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from storage.db.database import Connection, Repository, to_micros
+from storage.db.database import Connection, Repository, to_micros, writes
 
 FILES = ""
 """The room of skills that are files: they are available in all rooms."""
@@ -43,15 +43,12 @@ DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills WHERE ro
 class SkillTable(Repository):
     """The skills in a tendril's file, by room."""
 
-    async def teach(self, room: str, skill: TaughtSkill, now: datetime) -> None:
+    @writes
+    def teach(self, db: Connection, room: str, skill: TaughtSkill, now: datetime) -> None:
         """Store a skill, replacing one of the same name. Raises Unavailable."""
         values, time = (skill.name, skill.description, skill.body, skill.teacher), to_micros(now)
-
-        def work(db: Connection) -> None:
-            db.execute(_TEACH, [room, *values, time])
-            db.execute(_LEAST_USEFUL, [room, time, MAX_SKILLS])
-
-        await self._database.write(work)
+        db.execute(_TEACH, [room, *values, time])
+        db.execute(_LEAST_USEFUL, [room, time, MAX_SKILLS])
 
     async def list_taught(self, room: str) -> list[TaughtSkill]:
         """Return the skills taught in a room, by name. Raises Unavailable."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 
 from storage.chat_log.event import Place
-from storage.db.database import Connection, Repository, from_micros, to_micros
+from storage.db.database import Connection, Repository, from_micros, to_micros, writes
 
 FORGOTTEN = "(forgotten)"
 """Placeholder for the name of a person who was forgotten."""
@@ -33,9 +32,10 @@ class AuditLog(Repository):
     """The audit log in a database. Rows are only ever added; they are changed only to remove the
     names of people who are forgotten."""
 
-    async def add(self, entry: AuditEntry) -> None:
+    @writes
+    def add(self, db: Connection, entry: AuditEntry) -> None:
         """Store an entry with the current time."""
-        await self._database.write(partial(insert_entry, entry=entry))
+        insert_entry(db, entry)
 
     async def latest(self, limit: int = 50) -> list[AuditEntry]:
         """Return the newest `limit` entries, oldest first."""

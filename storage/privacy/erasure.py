@@ -359,7 +359,7 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> None:
         else:
             await kept.forget(person.owner)
         await kept.forget_asked(ids)
-    await Spending(database).forget_names()
+    await Spending(database).forget()
     await SkillTable(database).forget_of(names)
     await AuditLog(database).forget(network, names, erasure.hosts)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from storage.chat_log.event import Place
 from storage.db.address import PostgresSchema
-from storage.db.database import Connection, Database, Repository, to_micros
+from storage.db.database import Connection, Database, Repository, to_micros, writes
 from storage.db.process_lock import wait_for_lock
 from storage.privacy.audit_log import AuditEntry, insert_entry
 
@@ -51,7 +51,8 @@ class PendingErasure:
 class PendingErasures(Repository):
     """The table of pending erasures in a database. All methods raise Unavailable."""
 
-    async def add(self, erasure: PendingErasure) -> int:
+    @writes
+    def add(self, db: Connection, erasure: PendingErasure) -> int:
         """Record an erasure durably, before its first step; return its id."""
         names, hosts = json.dumps(sorted(erasure.names)), json.dumps(sorted(erasure.hosts))
         values = [
@@ -60,8 +61,7 @@ class PendingErasures(Repository):
             *(json.dumps(erasure.steps), erasure.removed_events),
         ]
         sql = f"{_ADD} VALUES ({', '.join('?' * len(values))}) RETURNING id"
-        row = await self._database.write(lambda db: db.execute(sql, values).fetchone())
-        return int(row[0])
+        return int(db.execute(sql, values).fetchone()[0])
 
     async def list_all(self) -> list[PendingErasure]:
         """Return all pending erasures, oldest first."""
@@ -92,19 +92,15 @@ class PendingErasures(Repository):
         needs none of them."""
         await self._database.execute(_NAMELESS, [b"", erasure_id])
 
-    async def finish(self, erasure: PendingErasure) -> None:
+    @writes
+    def finish(self, db: Connection, erasure: PendingErasure) -> None:
         """Remove the row, and record in the audit log how much was removed, but not whose it was.
 
         Does nothing if another process has removed it already.
         """
-        removed = f"{erasure.removed_events} events"
-        entry = AuditEntry(Place(erasure.network or "", ""), erasure.actor, "forget", removed)
-
-        def delete(db: Connection) -> None:
-            if db.execute("DELETE FROM erasures WHERE id = ?", [erasure.id]).rowcount:
-                insert_entry(db, entry)
-
-        await self._database.write(delete)
+        if db.execute("DELETE FROM erasures WHERE id = ?", [erasure.id]).rowcount:
+            place, removed = Place(erasure.network or "", ""), f"{erasure.removed_events} events"
+            insert_entry(db, AuditEntry(place, erasure.actor, "forget", removed))
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from storage.connection import Connection, Dialect
-from storage.db.database import Database, Repository, Row, from_micros, to_micros
+from storage.db.database import Database, Repository, Row, from_micros, to_micros, writes
 from storage.db.errors import Conflict
 
 LEASE = timedelta(minutes=30)
@@ -82,7 +82,7 @@ class Job:
     claims: int = 0
 
 
-class Jobs:
+class Jobs(Repository):
     """The jobs in a database file. `changed` is set when this process may have made one runnable.
 
     `retry` is the backoff after a job's first failed attempt; it doubles with each further one.
@@ -96,7 +96,7 @@ class Jobs:
         retry: timedelta = timedelta(seconds=30),
         max_attempts: int = 5,
     ) -> None:
-        self._database = database
+        super().__init__(database)
         self._now = now
         self._retry = retry
         self.max_attempts = max_attempts
@@ -171,85 +171,75 @@ class Jobs:
     async def finish(self, job: Job, result: object = None) -> bool:
         """Mark a claimed job as done, which makes those that wait for it pending. Return False if
         the job no longer was the caller's."""
-        now = self._now()
-
-        def end(db: Connection) -> bool:
-            ended = _release(
-                db, job, state="done", finished=to_micros(now), result=json.dumps(result), error=""
-            )
-            if ended:
-                sql = "UPDATE jobs SET state = 'pending' WHERE depends_on = ? AND state = 'waiting'"
-                db.execute(sql, [job.id])
-            return ended
-
-        ended = await self._database.write(end)
+        ended = await self._finish(job, json.dumps(result))
         self.changed.set()
         return ended
 
-    async def fail(self, job: Job, error: str) -> bool:
+    @writes
+    def _finish(self, db: Connection, job: Job, result: str) -> bool:
+        now = to_micros(self._now())
+        ended = _release(db, job, state="done", finished=now, result=result, error="")
+        if ended:
+            sql = "UPDATE jobs SET state = 'pending' WHERE depends_on = ? AND state = 'waiting'"
+            db.execute(sql, [job.id])
+        return ended
+
+    @writes
+    def fail(self, db: Connection, job: Job, error: str) -> bool:
         """End an attempt that failed: the job is retried after its backoff, or dead after the last
         attempt. Return False if the job no longer was the caller's."""
         now = self._now()
         if job.attempts < job.max_attempts:
             again = to_micros(now + self._retry * 2 ** (job.attempts - 1))
-            return await self._database.write(
-                lambda db: _release(db, job, state="pending", run_at=again, error=error)
-            )
+            return _release(db, job, state="pending", run_at=again, error=error)
+        ended = _release(db, job, state="dead", finished=to_micros(now), error=error)
+        if ended:
+            _fail_below(db, job.id, now)
+        return ended
 
-        def end(db: Connection) -> bool:
-            ended = _release(db, job, state="dead", finished=to_micros(now), error=error)
-            if ended:
-                _fail_below(db, job.id, now)
-            return ended
-
-        return await self._database.write(end)
-
-    async def postpone(self, job: Job, until: datetime) -> bool:
+    @writes
+    def postpone(self, db: Connection, job: Job, until: datetime) -> bool:
         """Give back a claimed job that cannot be done before `until`, at no cost of an attempt.
         Return False if the job no longer was the caller's."""
-        changes = {"run_at": to_micros(until), "attempts": job.attempts - 1}
-        return await self._database.write(lambda db: _release(db, job, state="pending", **changes))
+        attempts = job.attempts - 1
+        return _release(db, job, state="pending", run_at=to_micros(until), attempts=attempts)
 
-    async def cancel(self, job_id: int) -> bool:
+    @writes
+    def cancel(self, db: Connection, job_id: int) -> bool:
         """Cancel a job that is not over, and fail all that wait for it; return False if there is no
         such job. The handler of a running job is not stopped, but its result is void."""
         now = self._now()
-
-        def end(db: Connection) -> bool:
-            cursor = db.execute(
-                "UPDATE jobs SET state = 'failed', finished = ?, error = 'cancelled'"
-                " WHERE id = ? AND state IN ('pending', 'paused', 'waiting', 'running')",
-                [to_micros(now), job_id],
-            )
-            _fail_below(db, job_id, now)
-            return cursor.rowcount > 0
-
-        return await self._database.write(end)
+        cursor = db.execute(
+            "UPDATE jobs SET state = 'failed', finished = ?, error = 'cancelled'"
+            " WHERE id = ? AND state IN ('pending', 'paused', 'waiting', 'running')",
+            [to_micros(now), job_id],
+        )
+        _fail_below(db, job_id, now)
+        return cursor.rowcount > 0
 
     async def retry(self, job_id: int) -> bool:
         """Make a failed or dead job pending again, with all its attempts, and let the jobs that
         failed with it wait for it again; return False if there is no such job. A job whose parent
         failed is not retried: retry the parent."""
-        now = to_micros(self._now())
-
-        def renew(db: Connection) -> bool:
-            cursor = db.execute(
-                "UPDATE jobs SET state = 'pending', attempts = 0, run_at = ?, finished = NULL,"
-                " error = '' WHERE id = ? AND state IN ('failed', 'dead') AND (depends_on IS NULL"
-                " OR depends_on IN (SELECT id FROM jobs WHERE state = 'done'))",
-                [now, job_id],
-            )
-            if cursor.rowcount:
-                db.execute(
-                    f"{_BELOW} UPDATE jobs SET state = 'waiting', finished = NULL, error = ''"
-                    " WHERE state = 'failed' AND id != ? AND id IN (SELECT id FROM below)",
-                    [job_id, job_id],
-                )
-            return cursor.rowcount > 0
-
-        found = await self._database.write(renew)
+        found = await self._renew(job_id)
         self.changed.set()
         return found
+
+    @writes
+    def _renew(self, db: Connection, job_id: int) -> bool:
+        cursor = db.execute(
+            "UPDATE jobs SET state = 'pending', attempts = 0, run_at = ?, finished = NULL,"
+            " error = '' WHERE id = ? AND state IN ('failed', 'dead') AND (depends_on IS NULL"
+            " OR depends_on IN (SELECT id FROM jobs WHERE state = 'done'))",
+            [to_micros(self._now()), job_id],
+        )
+        if cursor.rowcount:
+            db.execute(
+                f"{_BELOW} UPDATE jobs SET state = 'waiting', finished = NULL, error = ''"
+                " WHERE state = 'failed' AND id != ? AND id IN (SELECT id FROM below)",
+                [job_id, job_id],
+            )
+        return cursor.rowcount > 0
 
     async def pause(self, job_id: int) -> bool:
         """Pause a pending job; return False if there is no such job."""
@@ -267,16 +257,12 @@ class Jobs:
         self.changed.set()
         return found > 0
 
-    async def drop(self, job_id: int) -> bool:
+    @writes
+    def drop(self, db: Connection, job_id: int) -> bool:
         """Delete a job in any state, and fail all that wait for it; return False if there is no
         such job."""
-        now = self._now()
-
-        def delete(db: Connection) -> bool:
-            _fail_below(db, job_id, now)
-            return db.execute("DELETE FROM jobs WHERE id = ?", [job_id]).rowcount > 0
-
-        return await self._database.write(delete)
+        _fail_below(db, job_id, self._now())
+        return db.execute("DELETE FROM jobs WHERE id = ?", [job_id]).rowcount > 0
 
     async def all(self, *states: str) -> Sequence[Job]:
         """Return the jobs in these states (every one, if none is named), in order of arrival."""

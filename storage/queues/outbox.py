@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from storage.chat_log.event import Place
-from storage.db.database import Connection, Repository, from_micros, to_micros
+from storage.db.database import Connection, Repository, from_micros, to_micros, writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,15 @@ class Outbox(Repository):
         message = OutgoingMessage(0, place, text, frozenset(quotes))
         await self._database.write(lambda db: _insert(db, key, tendril, message, datetime.now(UTC)))
 
-    async def put_of_model(
-        self, key: str, tendril: str, message: OutgoingMessage, limits: PlaceLimits, now: datetime
+    @writes
+    def put_of_model(
+        self,
+        db: Connection,
+        key: str,
+        tendril: str,
+        message: OutgoingMessage,
+        limits: PlaceLimits,
+        now: datetime,
     ) -> datetime | None:
         """Add a message that a model sends by itself, as `put` does, if its place is within the
         limits; else return the time from which on that may have the next one."""
@@ -67,19 +74,15 @@ class Outbox(Repository):
         place, day = message.place, timedelta(days=1)
         since = to_micros(now - day)
         values = [f"{_OF_MODEL}%", place.network, place.channel, since, limits.a_day]
-
-        def insert(db: Connection) -> datetime | None:
-            known = db.execute("SELECT 1 FROM outbox WHERE key = ?", [_OF_MODEL + key]).fetchone()
-            times = [from_micros(row[0]) for row in db.execute(sql, values)]
-            if times and not known:
-                pauses = [times[0] + limits.pause, times[-1] + day]
-                free = max(pauses if len(times) == limits.a_day else pauses[:1])
-                if free > now:
-                    return free
-            _insert(db, _OF_MODEL + key, tendril, message, now)
-            return None
-
-        return await self._database.write(insert)
+        known = db.execute("SELECT 1 FROM outbox WHERE key = ?", [_OF_MODEL + key]).fetchone()
+        times = [from_micros(row[0]) for row in db.execute(sql, values)]
+        if times and not known:
+            pauses = [times[0] + limits.pause, times[-1] + day]
+            free = max(pauses if len(times) == limits.a_day else pauses[:1])
+            if free > now:
+                return free
+        _insert(db, _OF_MODEL + key, tendril, message, now)
+        return None
 
     async def list_unsent(self, tendril: str = "irc") -> Sequence[OutgoingMessage]:
         """Return a tendril's pending messages, oldest first."""
@@ -116,20 +119,19 @@ def _insert(
 class PeerQuestions(Repository):
     """The questions in a database file. All methods raise StorageError."""
 
-    async def put(self, tendril: str, text: str, deadline: datetime, now: datetime) -> int:
+    @writes
+    def put(
+        self, db: Connection, tendril: str, text: str, deadline: datetime, now: datetime
+    ) -> int:
         """Add a question to a tendril and return its id. Nobody waits for it after `deadline`."""
-
-        def insert(db: Connection) -> int:
-            # Whoever asked these has crashed, as it would have removed them.
-            db.execute("DELETE FROM peer_questions WHERE deadline < ?", [to_micros(now)])
-            row = db.execute(
-                "INSERT INTO peer_questions (tendril, question, deadline) VALUES (?, ?, ?)"
-                " RETURNING id",
-                [tendril, text, to_micros(deadline)],
-            ).fetchone()
-            return int(row[0])
-
-        return await self._database.write(insert)
+        # Whoever asked these has crashed, as it would have removed them.
+        db.execute("DELETE FROM peer_questions WHERE deadline < ?", [to_micros(now)])
+        row = db.execute(
+            "INSERT INTO peer_questions (tendril, question, deadline) VALUES (?, ?, ?)"
+            " RETURNING id",
+            [tendril, text, to_micros(deadline)],
+        ).fetchone()
+        return int(row[0])
 
     async def answer_to(self, question_id: int) -> str | None:
         """Return the answer to a question, None while there is none."""

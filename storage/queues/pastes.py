@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from storage.chat_log.event import Place
-from storage.db.database import Connection, Repository, from_micros, to_micros
+from storage.db.database import Connection, Repository, from_micros, to_micros, writes
 
 _JUST_NOW = timedelta(minutes=10)  # while somebody's own answer is the one they go on reading
 
@@ -34,8 +34,10 @@ class Paste:
 class Pastes(Repository):
     """The pastes in a database file."""
 
-    async def add(
+    @writes
+    def add(
         self,
+        db: Connection,
         place: Place,
         nick: str,
         text: str,
@@ -49,12 +51,8 @@ class Pastes(Repository):
             *(token, place.network, place.channel, nick, to_micros(now)),
             *(to_micros(now + lifetime), text, "\n".join(rest), json.dumps(list(quotes))),
         ]
-
-        def insert(db: Connection) -> None:
-            db.execute("DELETE FROM pastes WHERE expires <= ?", [to_micros(now)])
-            db.execute("INSERT INTO pastes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-
-        await self._database.write(insert)
+        db.execute("DELETE FROM pastes WHERE expires <= ?", [to_micros(now)])
+        db.execute("INSERT INTO pastes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
         return token
 
     async def get(self, token: str) -> Paste | None:

@@ -16,8 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pydantic import BaseModel
 
 from storage.chat_log.event import Place, Scope
-from storage.connection import Connection
-from storage.db.database import Repository, Row, from_micros, to_micros
+from storage.db.database import Connection, Repository, Row, from_micros, to_micros, writes
 from storage.queues.reminders import Owner
 
 MAX_OPEN = 10
@@ -157,7 +156,7 @@ class Reports(Repository):
             " WHERE id = ? AND version = ? AND is_open = 1"
         )
         values = [content.model_dump_json(), int(not ends), report.id, report.version]
-        return await self._database.write(lambda db: db.execute(sql, values).rowcount > 0)
+        return await self._database.execute(sql, values) > 0
 
     async def remove_of(self, place: Place) -> int:
         """Remove all reports that were asked for in a place; return how many."""
@@ -174,27 +173,22 @@ class Reports(Repository):
                 oldest = to_micros(now - timedelta(days=days))
                 await self._database.execute(sql, [place.network, place.channel, oldest])
 
-    async def prune(self) -> None:
+    @writes
+    def prune(self, db: Connection) -> None:
         """Remove what depends on lines that are no longer in the log: claims, topics, and the
         reports whose question is gone."""
-
-        def prune(db: Connection) -> None:
-            for row in db.execute("SELECT * FROM reports").fetchall():
-                report = _report(row)
-                asked = report.question_event_id
-                ids = report.content.lines | ({asked} if asked else set())
-                sql = "SELECT id FROM events WHERE id IN (SELECT value FROM json_each(?))"
-                found = {each[0] for each in db.execute(sql, [json.dumps(sorted(ids))])}
-                if asked and asked not in found:
-                    db.execute("DELETE FROM reports WHERE id = ?", [report.id])
-                elif gone := ids - found:
-                    content = report.content.without(gone).model_dump_json()
-                    db.execute(
-                        "UPDATE reports SET content = ?, version = version + 1 WHERE id = ?",
-                        [content, report.id],
-                    )
-
-        await self._database.write(prune)
+        for row in db.execute("SELECT * FROM reports").fetchall():
+            report = _report(row)
+            asked = report.question_event_id
+            ids = report.content.lines | ({asked} if asked else set())
+            sql = "SELECT id FROM events WHERE id IN (SELECT value FROM json_each(?))"
+            found = {each[0] for each in db.execute(sql, [json.dumps(sorted(ids))])}
+            if asked and asked not in found:
+                db.execute("DELETE FROM reports WHERE id = ?", [report.id])
+            elif gone := ids - found:
+                content = report.content.without(gone).model_dump_json()
+                sql = "UPDATE reports SET content = ?, version = version + 1 WHERE id = ?"
+                db.execute(sql, [content, report.id])
 
 
 def _report(row: Row) -> Report:

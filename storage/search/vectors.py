@@ -27,7 +27,7 @@ from storage.chat_log.event import Event
 from storage.chat_log.event_table import Query, event_of
 from storage.chat_log.opt_outs import rules
 from storage.connection import GIVEN, Connection
-from storage.db.database import Repository
+from storage.db.database import Repository, reads, writes
 from storage.search.models import Hit, MatchSnippet, SearchPage
 from storage.search.planner import LineConditions
 from storage.search.query_parser import ParsedQuery
@@ -177,38 +177,31 @@ def find_near(connection: Connection, vector: Sequence[float], within: Query) ->
 class VectorIndex(Repository):
     """The vectors in the database file of a log."""
 
-    async def open(self) -> None:
+    @writes
+    def open(self, db: Connection) -> None:
         """Delete the vectors of another model, or in another format."""
-        row = await self._database.fetch_one("SELECT name FROM vector_model")
-        if row and row["name"] == _FORMAT:
-            return
-
-        def clear(db: Connection) -> None:
+        row = db.execute("SELECT name FROM vector_model").fetchone()
+        if row is None or row["name"] != _FORMAT:
             db.execute("DELETE FROM vectors")
             db.execute("DELETE FROM vector_model")
             db.execute("INSERT INTO vector_model VALUES (?, 0)", [_FORMAT])
 
-        await self._database.write(clear)
-
-    async def missing(self, after: int, limit: int) -> list[LineText]:
+    @reads
+    def missing(self, db: Connection, after: int, limit: int) -> list[LineText]:
         """Return at most `limit` lines after the id `after` that have no vectors yet, though among
         the newest of their channel, newest first. Lines by people who have opted out get none."""
-
-        def read(db: Connection) -> list[LineText]:
-            hides, found = rules(db).hides, []
-            for channel in db.execute("SELECT * FROM channels").fetchall():
-                rows = db.execute(_NEWEST, [channel["id"], after])
-                events = (event_of(row, channel) for row in rows)
-                found += [(event.id, event, channel) for event in events if not hides(event)]
-            lines = []
-            for _, event, channel in nlargest(limit, found, key=lambda each: each[0]):
-                row = db.execute(_BEFORE, [channel["id"], event.id]).fetchone()
-                before = event_of(row, channel) if row else None
-                is_shown = before is not None and not hides(before)
-                lines.append(LineText.from_events(event, before if is_shown else None))
-            return lines
-
-        return await self._database.read(read)
+        hides, found = rules(db).hides, []
+        for channel in db.execute("SELECT * FROM channels").fetchall():
+            rows = db.execute(_NEWEST, [channel["id"], after])
+            events = (event_of(row, channel) for row in rows)
+            found += [(event.id, event, channel) for event in events if not hides(event)]
+        lines = []
+        for _, event, channel in nlargest(limit, found, key=lambda each: each[0]):
+            row = db.execute(_BEFORE, [channel["id"], event.id]).fetchone()
+            before = event_of(row, channel) if row else None
+            is_shown = before is not None and not hides(before)
+            lines.append(LineText.from_events(event, before if is_shown else None))
+        return lines
 
     async def add(self, lines: Iterable[LineText], made: Mapping[str, Sequence[float]]) -> None:
         """Store the vectors of lines, `made` of their texts. A line that was deleted in the

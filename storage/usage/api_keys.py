@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from storage.db.database import Connection, Repository, Row, from_micros, to_micros
+from storage.db.database import Connection, Repository, Row, from_micros, to_micros, writes
 from storage.db.errors import StorageError
 
 Priority = Literal["interactive", "background"]
@@ -83,16 +83,12 @@ class Keys(Repository):
         sql = f"UPDATE keys SET {changed} WHERE name = :name AND revoked IS NULL AND launch = 0"
         return await self._database.execute(sql, _limits(key)) > 0
 
-    async def replace_launch_keys(self, keys: Sequence[Key]) -> Mapping[str, str]:
+    @writes
+    def replace_launch_keys(self, db: Connection, keys: Sequence[Key]) -> Mapping[str, str]:
         """Replace all launch keys by new ones, and return their secrets by name."""
         made = {key.name: _new_secret() for key in keys}
-        rows = [_values(key, made[key.name], is_launch=True) for key in keys]
-
-        def replace(db: Connection) -> None:
-            db.execute("DELETE FROM keys WHERE launch = 1")
-            db.executemany(_INSERT, rows)
-
-        await self._database.write(replace)
+        db.execute("DELETE FROM keys WHERE launch = 1")
+        db.executemany(_INSERT, [_values(key, made[key.name], is_launch=True) for key in keys])
         return made
 
     async def revoke(self, name: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from storage.connection import Connection, adding
-from storage.db.database import Repository
+from storage.db.database import Repository, writes
 from storage.db.errors import Unavailable
 
 _AMOUNTS = ("requests", "prompt", "cached", "completion", "cost")
@@ -33,9 +33,12 @@ _ADDING_EXPENSES = adding("spending", _EXPENSE, _AMOUNTS[:-1])
 _ADD_EXPENSES = f"""
 INSERT INTO spending VALUES (:{", :".join((*_EXPENSE, *_AMOUNTS[:-1]))}) {_ADDING_EXPENSES}"""
 _SUM_OF_EXPENSES = ", ".join(f"sum({each})" for each in _AMOUNTS[:-1])
+_NAMED_EXPENSES = """
+(room, conversation) != ('', '') AND conversation = coalesce(:conversation, conversation)
+AND (CAST(:before AS TEXT) IS NULL OR day < :before)"""
 _NAMELESS_EXPENSES = f"""
 INSERT INTO spending SELECT day, '', '', purpose, {_SUM_OF_EXPENSES} FROM spending
-WHERE (room, conversation) != ('', '') AND {{which}} GROUP BY day, purpose {_ADDING_EXPENSES}"""
+WHERE {_NAMED_EXPENSES} GROUP BY day, purpose {_ADDING_EXPENSES}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,27 +218,16 @@ class Spending(Repository):
         )
         return {row["purpose"]: UsageAmount(*row[1:]) for row in rows}
 
-    async def forget(self, conversation: str) -> None:
-        """Anonymise the amounts of a conversation. Raises Unavailable."""
-        await self._make_nameless("conversation = :value", conversation)
-
-    async def forget_names(self) -> None:
-        """Anonymise the amounts of all conversations and rooms. Raises Unavailable."""
-        await self._make_nameless(":value = 1", 1)
-
-    async def forget_before(self, day: date) -> None:
-        """Anonymise the amounts of all days before `day`. Raises Unavailable."""
-        await self._make_nameless("day < :value", day.isoformat())
-
-    async def _make_nameless(self, which: str, value: str | int) -> None:
+    @writes
+    def forget(
+        self, db: Connection, *, conversation: str | None = None, before: date | None = None
+    ) -> None:
+        """Anonymise the amounts of a conversation, or of all, on the days `before` a day, or on
+        all. Raises Unavailable."""
         # Sums by day and purpose stay, so that totals do not change; names may identify people.
-        delete = f"DELETE FROM spending WHERE (room, conversation) != ('', '') AND {which}"
-
-        def anonymise(db: Connection) -> None:
-            db.execute(_NAMELESS_EXPENSES.format(which=which), {"value": value})
-            db.execute(delete, {"value": value})
-
-        await self._database.write(anonymise)
+        values = {"conversation": conversation, "before": before and before.isoformat()}
+        db.execute(_NAMELESS_EXPENSES, values)
+        db.execute(f"DELETE FROM spending WHERE {_NAMED_EXPENSES}", values)
 
 
 WRITE_INTERVAL = 2.0

@@ -11,40 +11,37 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from storage.db.database import Connection, Database, to_micros
+from storage.db.database import Connection, Database, Repository, to_micros, writes
 
 LIFETIME = timedelta(days=365)
 MAX_LOGINS = 1_000
 """The most logins at a time; a further one ends the oldest."""
 
 
-class WebLogins:
+class WebLogins(Repository):
     """The logins in a database file."""
 
     def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
+        super().__init__(database)
         self._now = now
 
-    async def add(self, token_fingerprint: str) -> str:
+    @writes
+    def add(self, db: Connection, token_fingerprint: str) -> str:
         """Add a login and return its secret, for the cookie.
 
         `token_fingerprint` identifies the token by which the person has logged in. Raises
         Unavailable.
         """
         secret, now = secrets.token_urlsafe(32), self._now()
-
-        def insert(db: Connection) -> None:
-            db.execute("DELETE FROM web_logins WHERE expires <= ?", [to_micros(now)])
-            # Room for one more. The lifetime is constant, so the order of expiry is that of age.
-            db.execute(
-                "DELETE FROM web_logins WHERE id IN"
-                " (SELECT id FROM web_logins ORDER BY expires DESC LIMIT ? OFFSET ?)",
-                [MAX_LOGINS, MAX_LOGINS - 1],
-            )
-            sql = "INSERT INTO web_logins (id, proof, expires) VALUES (?, ?, ?)"
-            db.execute(sql, [_id(secret), token_fingerprint, to_micros(now + LIFETIME)])
-
-        await self._database.write(insert)
+        db.execute("DELETE FROM web_logins WHERE expires <= ?", [to_micros(now)])
+        # Room for one more. The lifetime is constant, so the order of expiry is that of age.
+        db.execute(
+            "DELETE FROM web_logins WHERE id IN"
+            " (SELECT id FROM web_logins ORDER BY expires DESC LIMIT ? OFFSET ?)",
+            [MAX_LOGINS, MAX_LOGINS - 1],
+        )
+        sql = "INSERT INTO web_logins (id, proof, expires) VALUES (?, ?, ?)"
+        db.execute(sql, [_id(secret), token_fingerprint, to_micros(now + LIFETIME)])
         return secret
 
     async def token_fingerprint_of(self, secret: str) -> str | None:
