@@ -1,4 +1,4 @@
-"""Clocks: the time of day, monotonic time, and sleeping."""
+"""Clocks: the time of day, monotonic time, sleeping, and backoff between attempts."""
 
 from __future__ import annotations
 
@@ -6,25 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
 
 _MAX_SLEEP = 30.0  # seconds until a change of the system clock, or a suspended machine, is noticed
-
-
-class Clock(Protocol):
-    """The source of time for everything that waits or measures."""
-
-    def now(self) -> datetime:
-        """Return the time of day, in UTC."""
-
-    def monotonic(self) -> float:
-        """Return seconds since some moment, unaffected by changes of the time of day."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep for `seconds` of `monotonic`."""
-
-    async def sleep_until(self, time: datetime) -> None:
-        """Sleep until `time`; return at once if it has passed."""
 
 
 def _elapsed() -> float:
@@ -55,8 +38,11 @@ class SteadyClock:
         return datetime.fromtimestamp(self.time(), UTC)
 
 
-class SystemClock:
-    """The machine's clock. `sleep_until` polls the time of day, as it may be changed meanwhile."""
+class Clock:
+    """The machine's clock, the source of time for everything that waits or measures.
+
+    `sleep_until` polls the time of day, as it may be changed meanwhile.
+    """
 
     def now(self) -> datetime:
         """Return the time of day, in UTC."""
@@ -74,3 +60,41 @@ class SystemClock:
         """Sleep until `time`; return at once if it has passed."""
         while (left := (time - self.now()).total_seconds()) > 0:  # noqa: ASYNC110 - a clock has no event
             await asyncio.sleep(min(left, _MAX_SLEEP))
+
+
+class Backoff:
+    """Waits of `first` seconds, doubling up to `longest`; reset after a run of `stable` seconds.
+
+    `jitter` returns a number from 0 to 1, by which each wait grows by up to a quarter, so that many
+    clients do not retry in lockstep. `clock` returns monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        first: float,
+        longest: float,
+        stable: float = 60.0,
+        *,
+        jitter: Callable[[], float] = lambda: 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._first, self._longest, self._stable = first, longest, stable
+        self._jitter, self._clock = jitter, clock
+        self._next = first
+        self._since: float | None = None
+
+    def mark_started(self) -> None:
+        """Record that an attempt has begun to run."""
+        self._since = self._clock()
+
+    def delay(self, at_least: float = 0.0) -> float:
+        """Record that the attempt has ended, or never ran; return the seconds to wait.
+
+        That is `at_least` if this is more than the backoff, but never more than `longest`.
+        """
+        if self._since is not None and self._clock() - self._since >= self._stable:
+            self._next = self._first
+        self._since = None
+        wait = max(self._next, at_least)
+        self._next = min(self._next * 2, self._longest)
+        return min(wait * (1 + self._jitter() / 4), self._longest)

@@ -24,6 +24,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from terrarium.clock import Clock
 from terrarium.config import Config
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ async def running(tendril: T, *, seconds: float = _PATIENCE) -> AsyncIterator[T]
         await asyncio.gather(task, return_exceptions=True)
 
 
-class ManualClock:
+class ManualClock(Clock):
     """A clock that stands still except for `advance` and `set`, which wake due sleepers."""
 
     def __init__(self, now: datetime) -> None:

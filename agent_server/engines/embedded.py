@@ -24,8 +24,8 @@ from agent_server.engines.openai import OpenAIEngine
 from agent_server.engines.upstream_pool import UpstreamConfig
 from agent_server.errors import EngineMisconfigured, EngineUnavailable
 from agent_server.model_catalogue.machine import Gpu
-from terrarium.backoff import Backoff
 from terrarium.cancellation import run_beside
+from terrarium.clock import Backoff
 from terrarium.file_watcher import file_stamp
 from terrarium.supervision import end_child
 

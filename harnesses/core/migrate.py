@@ -84,7 +84,7 @@ async def copy_all(config: Config, to: str, report: Callable[[str], None]) -> Se
             for source, _ in pairs.values():
                 # Locks and status files cover this data folder only; PostgreSQL lists all sessions.
                 if isinstance(source, PostgresSchema):
-                    from storage.db.postgres.reading import is_in_use
+                    from storage.db.postgres.schemas import is_in_use
 
                     if await asyncio.to_thread(is_in_use, source):
                         raise TendrilError(f"a process somewhere uses {source}; {_STOP}")
@@ -126,7 +126,7 @@ async def _pairs(config: Config, to: str) -> Mapping[str, tuple[Address, Address
             "everything is in files; --to takes a URL: postgresql://USER@HOST/DATABASE"
         )
     try:
-        from storage.db.postgres.reading import schemas
+        from storage.db.postgres.schemas import schemas
     except ImportError as error:
         raise TendrilError(NEEDS_EXTRA) from error
     found = await asyncio.to_thread(schemas, url.get_secret_value())

@@ -22,7 +22,7 @@ from harnesses.core.errors import TendrilError
 from harnesses.logs.formats import json_line
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, event_line
-from storage.chat_log.sqlite_export import SqliteExport
+from storage.chat_log.files import SqliteExport
 from storage.db.database import Address, Database
 from storage.db.errors import Unavailable
 from storage.db.private_files import sync

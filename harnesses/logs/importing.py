@@ -20,7 +20,7 @@ from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs.formats import FORMATS
 from harnesses.logs.reading import ImportOptions, UnrecognisedLog, read_log
 from storage.chat_log.event import Place
-from storage.chat_log.importer import FileImport, ImportedEvent
+from storage.chat_log.files import FileImport, ImportedEvent
 from storage.chat_log.opt_outs import OptOutRules, OptOuts
 from storage.db.database import Database
 from storage.db.process_lock import hold_lock

@@ -37,7 +37,7 @@ from llm.tools.toolbox import (
     ToolOptions,
 )
 from terrarium import __version__
-from terrarium.backoff import Backoff
+from terrarium.clock import Backoff
 from terrarium.supervision import root_cause
 
 MAX_TOOLS = 64

@@ -268,26 +268,12 @@ def _of_all_time(
     lines = {None: total, True: own, False: total - own}[query.own]
     replies = 0 if query.own is False else replies
     # A nick that was both ours and somebody else's has two rows in a channel, which are added up.
-    if len(ids) != 1:
-        rows = connection.execute(
-            f"SELECT nick, sum(lines) AS n FROM people WHERE {where} GROUP BY nick"
-            " ORDER BY n DESC LIMIT ?",
-            [*values, top],
-        )
-        return lines, replies, people, [(row[0], row[1]) for row in rows]
-    # In a single channel the index `people_lines` has this order. A nick with only one row, among
-    # other such nicks, is in the result only if that row is among the first `top`; the few nicks
-    # that were ours are added up separately.
-    sql = f"SELECT nick, lines FROM people WHERE {where} ORDER BY lines DESC LIMIT ?"
-    rows = connection.execute(sql, [*values, top])
-    most = {fold_name(row[0]): (row[0], row[1]) for row in rows}
-    ours = connection.execute(
-        f"SELECT nick, sum(lines) FROM people WHERE {where} AND nick IN"
-        f" (SELECT nick FROM people WHERE {where} AND own = 1) GROUP BY nick",
-        [*values, *values],
+    rows = connection.execute(
+        f"SELECT nick, sum(lines) AS said FROM people WHERE {where} GROUP BY nick"
+        " ORDER BY said DESC LIMIT ?",
+        [*values, top],
     )
-    most |= {fold_name(row[0]): (row[0], row[1]) for row in ours}
-    return lines, replies, people, sorted(most.values(), key=lambda each: -each[1])[:top]
+    return lines, replies, people, [(row[0], row[1]) for row in rows]
 
 
 def _lines_by_nick(

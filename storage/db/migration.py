@@ -1,7 +1,7 @@
 """Migration of databases by the numbered scripts in `storage/migrations`.
 
 `0029_initial.sql` creates the tables; each script with a greater number changes them. A script is
-written once, in SQLite's dialect, and translated for PostgreSQL (`storage.db.postgres.migration`).
+written once, in SQLite's dialect, and translated for PostgreSQL (`storage.db.postgres.schemas`).
 What only one of the databases needs is in a script of the same number in `migrations/sqlite` or
 `migrations/postgres`, which runs after it.
 """

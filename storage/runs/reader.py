@@ -166,7 +166,7 @@ async def _all_rows(
 ) -> Mapping[str, Sequence[Row]]:
     """Run a query on the tables of each tendril and return the rows by tendril."""
     if isinstance(place, PostgresSchema):
-        from storage.db.postgres.reading import read_schemas  # needs the extra
+        from storage.db.postgres.schemas import read_schemas  # needs the extra
 
         return await asyncio.to_thread(read_schemas, place, "runs", sql, values)
 

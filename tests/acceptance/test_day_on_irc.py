@@ -21,7 +21,7 @@ import pytest
 from harnesses.core.tendril.turns import RESTARTED
 from harnesses.irc.tendril import IrcTendril
 from harnesses.irc.transport.network import Network
-from terrarium.backoff import Backoff
+from terrarium.clock import Backoff
 from tests.kit.command import begun
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged

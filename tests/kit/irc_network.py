@@ -11,7 +11,7 @@ from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.irc3_bot import Irc3Bot
 from harnesses.irc.transport.network import Network
-from terrarium.backoff import Backoff
+from terrarium.clock import Backoff
 from tests.kit.patience import PATIENCE
 
 

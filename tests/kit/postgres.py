@@ -24,7 +24,7 @@ import pytest
 
 from storage.db.address import PostgresSchema
 from storage.db.postgres.connection import PostgresConnection, adapt
-from storage.db.postgres.migration import migrate
+from storage.db.postgres.schemas import migrate
 from tests.kit.patience import PATIENCE
 
 _SETTINGS = {

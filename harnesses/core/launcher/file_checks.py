@@ -90,7 +90,7 @@ def check_databases(config: Config) -> CheckResult:
     if url := config.section(StorageSettings).url:
         address = PostgresSchema(url.get_secret_value(), "all stores")
         try:
-            from storage.db.postgres.reading import schema_versions
+            from storage.db.postgres.schemas import schema_versions
 
             versions = schema_versions(address)
         except ImportError:

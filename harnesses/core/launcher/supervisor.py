@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from harnesses.core.errors import TendrilError
-from terrarium.backoff import Backoff
+from terrarium.clock import Backoff
 from terrarium.supervision import SUPERVISED, end_child
 
 EX_CONFIG = 78

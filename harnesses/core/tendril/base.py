@@ -41,7 +41,7 @@ from harnesses.core.tendril.turns import Turns
 from llm.scheduling.worker import Handler, Worker
 from storage.chat_log.event import Place, Scope
 from storage.queues.reminders import Reminder
-from terrarium.clock import Clock, SystemClock
+from terrarium.clock import Clock
 from terrarium.config import Config, ConfigError
 from terrarium.supervision import ContainedTasks, root_cause, serve_until_stopped
 
@@ -146,7 +146,7 @@ class Tendril(ABC):
         files = [Path(inspect.getfile(each)).with_name("persona.md") for each in kinds]
         persona = next(filter(Path.is_file, files), files[0])
         self._configuration = Configuration(self.name, persona, config)
-        self._clock = clock or SystemClock()
+        self._clock = clock or Clock()
         self._spawned = ContainedTasks()
         self._status = StatusFile(config.data, self.name, self.asked_about)
 

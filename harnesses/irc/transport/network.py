@@ -33,7 +33,7 @@ from harnesses.irc.session.session import Member, Roster, Session, utc_now
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.connection import IrcConnection, PluginHost, Sent, explain
-from terrarium.backoff import Backoff
+from terrarium.clock import Backoff
 from terrarium.loopback import is_loopback
 
 log = structlog.get_logger()

@@ -28,7 +28,7 @@ from storage.db.postgres.connection import (
     row_factory,
     unavailable,
 )
-from storage.db.postgres.migration import migrate
+from storage.db.postgres.schemas import migrate
 from terrarium.cancellation import await_shielded
 
 _READERS = 3  # threads, each with a connection

@@ -9,9 +9,9 @@ because the columns hold numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 from psycopg.abc import AdaptContext, Buffer
@@ -91,42 +91,32 @@ def unavailable(error: psycopg.Error, what: str) -> Unavailable:
     return (ServerAway if is_away else Unavailable)(f"{what}: {in_one_line(error)}")
 
 
-class PostgresRow:
+class PostgresRow(tuple[Any, ...]):
     """A row with access to its values by position and by column name."""
 
-    __slots__ = ("_places", "_values")
+    __slots__ = ()
+    places: ClassVar[Mapping[str, int]]
 
-    def __init__(self, values: Sequence[Any], places: Mapping[str, int]) -> None:
-        self._values = tuple(values)
-        self._places = places
-
-    def __getitem__(self, key: int | str | slice) -> Any:
-        return self._values[self._places[key] if isinstance(key, str) else key]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PostgresRow) and self._values == other._values
-
-    def __hash__(self) -> int:
-        return hash(self._values)
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(self.places[key] if isinstance(key, str) else key)
 
     def __repr__(self) -> str:
-        return f"<PostgresRow of {', '.join(self._places)}>"
+        return f"<PostgresRow of {', '.join(self.places)}>"
 
     def keys(self) -> list[str]:
         """Return the names of the columns."""
-        return list(self._places)
+        return list(self.places)
+
+
+@lru_cache(1_024)
+def _row_type(*columns: str) -> type[PostgresRow]:
+    places = {name: place for place, name in enumerate(columns)}
+    return type("PostgresRow", (PostgresRow,), {"__slots__": (), "places": places})
 
 
 def row_factory(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> Any:
-    """Return the function that psycopg calls for each row of a result."""
-    places = {column.name: place for place, column in enumerate(cursor.description or ())}
-    return lambda values: PostgresRow(values, places)
+    """Return the type of the rows of a result, which psycopg calls for each."""
+    return _row_type(*(column.name for column in cursor.description or ()))
 
 
 class _BoolDumper(Dumper):

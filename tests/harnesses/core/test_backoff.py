@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from terrarium.backoff import Backoff
+from terrarium.clock import Backoff
 
 
 class Clock:

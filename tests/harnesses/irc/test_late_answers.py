@@ -12,7 +12,7 @@ import pytest
 
 from harnesses.irc.sender import GIVEN_UP_AFTER, LATE_AFTER
 from harnesses.irc.tendril import IrcTendril
-from terrarium.backoff import Backoff
+from terrarium.clock import Backoff
 from tests.kit.irc_client import irc_client, irc_member
 from tests.kit.irc_tendril import (
     ROOM,

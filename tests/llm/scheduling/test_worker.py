@@ -17,7 +17,7 @@ from llm.messages.errors import Unreachable
 from llm.scheduling.worker import Handler, Worker
 from storage.db.database import Database
 from storage.queues.jobs import Job, Jobs
-from terrarium.clock import SystemClock
+from terrarium.clock import Clock
 from tests.kit.clock import ManualClock
 from tests.kit.jobs import settled
 
@@ -180,9 +180,7 @@ def begin(folder: Path) -> None:
     async def work() -> None:
         async with Database.open(folder / "jobs.db") as database:
             jobs = Jobs(database, retry=timedelta())
-            worker = Worker(
-                jobs, {"once": once, "poison": poison}, SystemClock(), folder / "test.lock"
-            )
+            worker = Worker(jobs, {"once": once, "poison": poison}, Clock(), folder / "test.lock")
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(worker.run())
                 while await jobs.all("pending", "running", "waiting"):

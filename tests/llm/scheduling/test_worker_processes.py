@@ -25,7 +25,7 @@ from storage.db.address import Address
 from storage.db.database import Database
 from storage.queues.jobs import Job, Jobs
 from storage.queues.outbox import Outbox
-from terrarium.clock import SystemClock
+from terrarium.clock import Clock
 from tests.kit.patience import PATIENCE
 from tests.kit.stores import Stores
 
@@ -52,7 +52,7 @@ def work(address: Address, folder: Path, name: str) -> None:
                 await asyncio.sleep(0.01)  # the work itself: a killed process is in the middle
                 await outbox.put(f"job/{job.id}", PLACE, str(job.payload["n"]))
 
-            await Worker(jobs, {"say": say}, SystemClock(), folder / f"{name}.lock").run()
+            await Worker(jobs, {"say": say}, Clock(), folder / f"{name}.lock").run()
 
     asyncio.run(run())
 

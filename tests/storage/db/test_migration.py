@@ -26,7 +26,7 @@ from storage.db.database import Database, SqliteConnection
 from storage.db.errors import OlderSchema
 from storage.db.migration import FOLDER, migrate
 from storage.db.postgres.connection import PostgresConnection, adapt
-from storage.db.postgres.migration import migrate as migrate_schema
+from storage.db.postgres.schemas import migrate as migrate_schema
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations
 from storage.memory.memories import Memories, MemoryKind
