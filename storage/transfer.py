@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from storage.connection import Connection, Dialect
+from storage.connection import Connection, Dialect, Row
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.log_index import DERIVED_TABLES, add_events
@@ -27,22 +27,13 @@ ROWS_PER_BATCH = 2_000
 """Rows that are held in memory, and inserted, at once."""
 
 _NOT_COPIED = DERIVED_TABLES | {"schema_version", "writers"}
-_INDEX = re.compile(r"words_\d+")
+_INDEX = re.compile(r"(?:words|parts)_\d+\w*")
+_IDENTITY = re.compile(r"(\w+) INTEGER PRIMARY KEY")
 _COLUMNS = """
-SELECT table_name, column_name, is_identity FROM information_schema.columns
-WHERE table_schema = current_schema() ORDER BY table_name, ordinal_position"""
-_KEYS = """
-SELECT c.relname, a.attname
-FROM pg_constraint k
-JOIN pg_class c ON c.oid = k.conrelid
-CROSS JOIN LATERAL unnest(k.conkey) WITH ORDINALITY AS u (number, place)
-JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = u.number
-WHERE k.contype = 'p' AND c.relnamespace = current_schema()::regnamespace
-ORDER BY c.relname, u.place"""
+SELECT t.name AS "table", t.sql, c.name, c.pk FROM sqlite_master t JOIN pragma_table_info(t.name) c
+WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' ORDER BY t.name, c.cid"""
 _PARENTS = """
-SELECT c.relname, p.relname
-FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_class p ON p.oid = k.confrelid
-WHERE k.contype = 'f' AND c.relnamespace = current_schema()::regnamespace"""
+SELECT t.name, f."table" FROM sqlite_master t JOIN pragma_foreign_key_list(t.name) f"""
 _FOR_BULK = (  # nobody searches yet: long pending lists of the indexes do no harm, and save time
     "SET LOCAL gin_pending_list_limit = '64MB'",
     "SET LOCAL work_mem = '64MB'",
@@ -110,7 +101,7 @@ async def copy_store(source: Database, target: Database, report: Report) -> int:
     A target that has the same rows already is left as it is. Raises TransferError if it has others,
     and Unavailable.
     """
-    tables = await _tables(target if target.dialect is Dialect.POSTGRES else source)
+    tables = await _tables(source if target.dialect is Dialect.POSTGRES else target)
     present = await target.read(lambda db: _checksums(db, tables))
     if any(checksum.rows for checksum in present.values()):
         if present != await source.read(lambda db: _checksums(db, tables)):
@@ -136,28 +127,26 @@ async def copy_store(source: Database, target: Database, report: Report) -> int:
     return sum(checksum.rows for checksum in copied.values())
 
 
-async def _tables(postgres: Database) -> list[Table]:
+async def _tables(sqlite: Database) -> list[Table]:
     """Return the tables to copy, each after those that its foreign keys refer to.
 
-    They are described by PostgreSQL's catalogue; SQLite's have the same names and columns.
+    They are described by SQLite; PostgreSQL's have the same names and columns.
     """
-    columns: dict[str, list[str]] = {}
-    identity_columns: dict[str, str] = {}
-    for name, column, is_identity in await postgres.fetch_all(_COLUMNS):
-        if name not in _NOT_COPIED and not _INDEX.fullmatch(name):
-            columns.setdefault(name, []).append(column)
-            if is_identity == "YES":
-                identity_columns[name] = column
-    keys: dict[str, list[str]] = {}
-    for name, column in await postgres.fetch_all(_KEYS):
-        keys.setdefault(name, []).append(column)
+    columns: dict[str, list[Row]] = {}
+    for row in await sqlite.fetch_all(_COLUMNS):
+        if row["table"] not in _NOT_COPIED and not _INDEX.fullmatch(row["table"]):
+            columns.setdefault(row["table"], []).append(row)
     order: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(columns, ()))
-    for child, parent in await postgres.fetch_all(_PARENTS):
+    for child, parent in await sqlite.fetch_all(_PARENTS):
         order.add(child, parent)
-    return [
-        Table(name, tuple(columns[name]), tuple(keys.get(name, ())), identity_columns.get(name))
-        for name in order.static_order()
-    ]
+    tables = []
+    for name in order.static_order():
+        key = sorted((row["pk"], row["name"]) for row in columns[name] if row["pk"])
+        identity = _IDENTITY.search(columns[name][0]["sql"])
+        names = tuple(row["name"] for row in columns[name])
+        primary = tuple(column for _, column in key)
+        tables.append(Table(name, names, primary, identity and identity[1]))
+    return tables
 
 
 def _checksums(db: Connection, tables: Sequence[Table]) -> dict[str, Checksum]:

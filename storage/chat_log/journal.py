@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -91,19 +91,13 @@ def remove_events(data: Path, belongs: Callable[[Event], bool]) -> None:
 def _taken(data: Path, pattern: str) -> Iterator[list[tuple[Path, IO[bytes]]]]:
     """Yield the matching journals that no process holds, locked."""
     files: list[tuple[Path, IO[bytes]]] = []
-    try:
+    with ExitStack() as opened:
         for path in sorted((data / "run").glob(pattern)):
-            file: IO[bytes] = path.open("r+b")
-            files.append((path, file))
-            try:
+            file = opened.enter_context(path.open("r+b"))
+            with suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                files.pop()
-                file.close()
+                files.append((path, file))
         yield files
-    finally:
-        for _, file in files:
-            file.close()
 
 
 def _read(file: IO[bytes]) -> Iterator[Event]:

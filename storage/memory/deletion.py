@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from storage.chat_log.opt_outs import person_of
 from storage.connection import GIVEN, Connection
@@ -34,16 +35,13 @@ class DeletedTurn:
 def forget_conversation(db: Connection, name: str) -> None:
     """Delete a conversation with all memories made from it, in the transaction that deletes its
     turns."""
-    rows = db.execute("SELECT room FROM conversations WHERE name = ?", [name]).fetchall()
-    rooms = {row[0] for row in rows}
+    rooms = _column(db, "SELECT room FROM conversations WHERE name = ?", name)
     db.execute("DELETE FROM conversations WHERE name = ?", [name])
-    rows = db.execute(
+    made = (
         "SELECT id FROM memories WHERE conversation = ?1 UNION"
-        " SELECT memory_id FROM memory_sources WHERE conversation = ?1",
-        [name],
-    ).fetchall()
-    ids = [row[0] for row in rows]
-    _remove(db, ids, rooms)
+        " SELECT memory_id FROM memory_sources WHERE conversation = ?1"
+    )
+    _remove(db, _column(db, made, name), rooms)
     _forget_empty(db)
 
 
@@ -64,16 +62,12 @@ async def forget_people(
     def work(db: Connection) -> int:
         # In one transaction with the memories, so that no job makes any of these turns meanwhile.
         db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
-        rows = db.execute("SELECT id FROM turns").fetchall()
-        left = {row[0] for row in rows}
+        left = _column(db, "SELECT id FROM turns")
         sources: dict[int, set[tuple[str, str]]] = {}
-        rows = db.execute("SELECT memory_id, conversation, person FROM memory_sources").fetchall()
-        for memory_id, conversation, person in rows:
-            sources.setdefault(memory_id, set()).add((conversation, person))
-        rows = db.execute("SELECT * FROM memories").fetchall()
-        memories = [memory_of(row) for row in rows]
-        ids = []
-        for memory in memories:
+        for memory_id, *source in db.execute("SELECT * FROM memory_sources"):
+            sources.setdefault(memory_id, set()).add((source[0], source[1]))
+        ids = set()
+        for memory in map(memory_of, db.execute("SELECT * FROM memories")):
             made_from = sources.get(memory.id, set())
             conversations = {name for name, _ in made_from} | {memory.conversation}
             came_from_turn = any(
@@ -90,7 +84,7 @@ async def forget_people(
                 is_about = own or memory.subject in people
                 is_theirs = is_about and not (own and memory.last_turn in left)
             if came_from_turn or (is_theirs and in_room(memory.room)):
-                ids.append(memory.id)
+                ids.add(memory.id)
         _remove(db, ids, {turn.room for turn in turns})
         return len(ids)
 
@@ -103,22 +97,19 @@ async def redact(database: Database, network: str, name: str) -> None:
     person = person_of(name)
 
     def work(db: Connection) -> None:
-        rows = db.execute(
+        theirs = (
             "SELECT memory_id FROM memory_sources JOIN memories ON id = memory_id"
-            f" WHERE person = ? AND {in_network('room', '?')}",
-            [person, network, network],
-        ).fetchall()
-        ids = [row[0] for row in rows]
-        rows = db.execute("SELECT room FROM conversations WHERE person = ?", [person]).fetchall()
-        _remove(db, ids, {row[0] for row in rows})
+            f" WHERE person = ? AND {in_network('room', '?')}"
+        )
+        rooms = _column(db, "SELECT room FROM conversations WHERE person = ?", person)
+        _remove(db, _column(db, theirs, person, network, network), rooms)
 
     await database.write(work)
 
 
 def forget_before(db: Connection, oldest: int) -> None:
     """Delete memories of which any part is older than a time, in microseconds since 1970."""
-    rows = db.execute("SELECT DISTINCT room FROM memories WHERE begun < ?", [oldest]).fetchall()
-    rooms = [row[0] for row in rows]
+    rooms = _column(db, "SELECT room FROM memories WHERE begun < ?", oldest)
     db.execute("DELETE FROM memories WHERE begun < ?", [oldest])
     for room in rooms:
         invalidate_prompt_view(db, room)
@@ -140,13 +131,16 @@ async def scrub(database: Database) -> None:
     await Jobs(database).add(CONSOLIDATE, {})
 
 
-def _remove(db: Connection, ids: Sequence[int], rooms: set[str]) -> None:
+def _column(db: Connection, sql: str, *values: str | int) -> set[Any]:
+    """Return the values of the only column of a query."""
+    return {row[0] for row in db.execute(sql, values)}
+
+
+def _remove(db: Connection, ids: Collection[int], rooms: set[str]) -> None:
     """Delete memories, and record which episodes and summaries have to be made again. What is being
     made of turns of these rooms, or of the rooms of these memories, is void."""
-    wanted = json.dumps(ids)
-    which = f"id IN {GIVEN}"
-    rows = db.execute(f"SELECT DISTINCT room FROM memories WHERE {which}", [wanted]).fetchall()
-    rooms = rooms | {row[0] for row in rows}
+    wanted, which = json.dumps(list(ids)), f"id IN {GIVEN}"
+    rooms = rooms | _column(db, f"SELECT room FROM memories WHERE {which}", wanted)
     # Episodes made from notes (their key is "notes") cannot be made again: the notes are gone.
     db.execute(
         "INSERT INTO memory_gaps SELECT room, first_turn, max(last_turn) FROM memories"

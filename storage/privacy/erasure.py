@@ -83,13 +83,6 @@ class Person:
         """The nick of the person, and the name by which memory knows them."""
         return {self.nick, self.key or self.nick}
 
-    def may_own(self, event: Event) -> bool:
-        """Return True if an event that is not in the log yet may be theirs."""
-        return event.network == self.network and (
-            person_of(event.nick) == person_of(self.nick)
-            or (self.account is not None and event.account == self.account)
-        )
-
     @property
     def owner(self) -> Owner:
         """The person as the owner of reminders."""
@@ -116,13 +109,6 @@ class NamedPerson:
         """Return the query that finds their events."""
         query = Query(scope=EVERYTHING, network=self.network, own=False)
         return [replace(query, nick=self.nick, account=self.account)]
-
-    def may_own(self, event: Event) -> bool:
-        """Return True if an event that is not in the log yet is theirs."""
-        return self.network in (None, event.network) and (
-            (self.nick is not None and person_of(event.nick) == person_of(self.nick))
-            or (self.account is not None and event.account == self.account)
-        )
 
     @property
     def names(self) -> set[str]:
@@ -160,7 +146,14 @@ async def forget(
     `actor` is named in the audit log. Raises StorageError if the erasure could not be recorded, in
     which case nothing is removed. After any later error the result is not finished.
     """
-    await asyncio.to_thread(remove_events, data, person.may_own)
+
+    def may_own(event: Event) -> bool:
+        return person.network in (None, event.network) and (
+            (person.nick is not None and person_of(event.nick) == person_of(person.nick))
+            or (person.account is not None and event.account == person.account)
+        )
+
+    await asyncio.to_thread(remove_events, data, may_own)  # which are not in the log yet
     erasure = await _plan(log, person, data, actor)
     number = await PendingErasures(log.database).add(erasure) if erasure else 0
     try:
@@ -376,11 +369,10 @@ async def _events_of(log: ChatLog, person: Person | NamedPerson) -> list[Event]:
 async def _replies(log: ChatLog, ids: frozenset[int]) -> set[int]:
     """Return the ids of the bot's lines that answer these events, quote them, or follow them in a
     private conversation."""
-    replies: set[int] = set()
     if not ids:
-        return replies
+        return set()
     quoting = await log.read(answers_quoting, ids)
-    answered = ids | quoting
+    replies, answered = set[int](), ids | quoting
     to_them: dict[str, bool] = {}  # by private conversation: was the person the last to speak?
     async for events in log.pieces(Query(scope=EVERYTHING, after_id=min(ids) - 1)):
         for event in events:

@@ -356,11 +356,7 @@ class CronRuns(Repository):
             "SELECT * FROM schedule WHERE next_run IS NOT NULL ORDER BY job"
         )
         return [
-            ScheduledJob(
-                row["job"],
-                next_run=from_micros(row["next_run"]),
-                is_paused=bool(row["paused"]),
-            )
+            ScheduledJob(row["job"], from_micros(row["next_run"]), bool(row["paused"]))
             for row in rows
         ]
 

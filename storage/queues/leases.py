@@ -121,19 +121,13 @@ class Leases:
     async def renew(self, renewals: Mapping[str, Renewal], duration: timedelta) -> None:
         """Extend our leases to `duration` from now, even if they have expired, as long as nobody
         else has acquired them. Raises LeaseLost and Unavailable."""
+        lasting = duration // _MICROSECOND
 
         def update(db: Connection) -> None:
             for name, fence in self._fences.items():
                 news = renewals.get(name, Renewal())
                 settled = None if news.settled is None else news.settled // _MICROSECOND
-                values = [
-                    name,
-                    self._holder,
-                    fence,
-                    duration // _MICROSECOND,
-                    news.known_as,
-                    settled,
-                ]
+                values = [name, self._holder, fence, lasting, news.known_as, settled]
                 if db.execute(_RENEW.format(now=self._now), values).rowcount != 1:
                     raise _lost(name)
 
