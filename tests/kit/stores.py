@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -47,3 +50,11 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
     """Stores in each kind of database."""
     made: Stores = request.param(tmp_path)
     return made
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the write lock of a file inside the block, as another process may."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield

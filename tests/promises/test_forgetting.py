@@ -34,6 +34,7 @@ from tests.kit.ircd import embedded_ircd
 from tests.kit.lines import NOON
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import until
+from tests.kit.stores import locked
 
 NICK, WORD = "zoequux", "xyzzyplughplover"
 
@@ -66,15 +67,13 @@ async def test_a_forgetting_that_is_not_finished_goes_on_at_the_next_start(tmp_p
             await zoe.say(ROOM, f"my word is {WORD}")
             await zoe.told(".stop")  # so that the line before is logged
             await quote_in(tmp_path / "web.db", tendril.services.log)
-            with closing(connect(tmp_path / "web.db", isolation_level=None)) as busy:
-                busy.execute("BEGIN IMMEDIATE")
+            with locked(tmp_path / "web.db"):
                 answer = await forget_me(zoe)
                 assert answer.startswith("Not finished: ")
                 assert "I will try again every hour" in answer
                 again = await zoe.told(".forget me")
                 assert again.startswith("Nothing else in the log is known to be yours.")
                 assert "I will try again every hour" in again
-                busy.execute("ROLLBACK")
         assert "web.db" in files_with(tmp_path, NICK, WORD)
         async with irc_tendril(config):
             await until(lambda: is_finished(tmp_path))
@@ -105,30 +104,21 @@ async def test_a_forgetting_that_cannot_be_recorded_removes_nothing(tmp_path: Pa
         assert files_with(tmp_path, NICK, WORD) == []
 
 
-async def test_asking_again_finishes_what_was_not_finished(tmp_path: Path) -> None:
-    async with alice_in(tmp_path, NOBODY) as (alice, tendril):
-        await alice.say(ROOM, f"my word is {WORD}")
-        await alice.told(".stop")  # so that the line before is logged
-        await quote_in(tmp_path / "web.db", tendril.services.log)
-        with closing(connect(tmp_path / "web.db", isolation_level=None)) as busy:
-            busy.execute("BEGIN IMMEDIATE")
-            assert (await forget_me(alice)).startswith("Not finished: ")
-            busy.execute("ROLLBACK")
-        assert "know of nothing that is yours" in await alice.told(".forget me")
-        assert files_with(tmp_path, NICK, WORD) == []
-
-
-async def test_what_the_bot_told_a_person_in_private_is_forgotten_with_them(tmp_path: Path) -> None:
+async def test_asking_again_finishes_it_with_what_the_bot_told_the_person_in_private(
+    tmp_path: Path,
+) -> None:
     async with (
         embedded_ircd() as ircd,
         irc_tendril(irc_config(tmp_path, ircd.port, NOBODY)) as tendril,
         irc_client(ircd.port, NICK) as zoe,
     ):
         await zoe.join(ROOM)
+        await zoe.say(ROOM, f"my word is {WORD}")
         assert (await zoe.told(".stop")).startswith("There is nothing to stop")
-        await tendril.services.log.flush()
-        assert files_with(tmp_path, NICK, WORD) != []
-        assert (await forget_me(zoe)).startswith("Forgotten: ")
+        await quote_in(tmp_path / "web.db", tendril.services.log)
+        with locked(tmp_path / "web.db"):
+            assert (await forget_me(zoe)).startswith("Not finished: ")
+        assert "know of nothing that is yours" in await zoe.told(".forget me")
         assert files_with(tmp_path, NICK, WORD) == []
 
 
@@ -147,12 +137,10 @@ async def test_every_tendril_goes_on_with_a_forgetting_when_it_starts(tmp_path: 
 async def test_who_keeps_the_files_forgets_a_person_in_all_of_them(tmp_path: Path) -> None:
     await fill(tmp_path)
     command = ("logs", "forget", "--nick", TRACES[0], "--yes", "--data", ".")
-    with closing(connect(tmp_path / "web.db", isolation_level=None)) as busy:
-        busy.execute("BEGIN IMMEDIATE")
+    with locked(tmp_path / "web.db"):
         done = await terrarium(*command, cwd=tmp_path)
         assert done.status == 1
         assert "not finished" in done.err
-        busy.execute("ROLLBACK")
     assert "web.db" in {each.split(":")[0] for each in leftovers(tmp_path)}
     done = await terrarium(*command, cwd=tmp_path)
     assert done.status == 0, done.err

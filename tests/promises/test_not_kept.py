@@ -64,29 +64,23 @@ async def test_the_answer_to_an_unlogged_question_is_not_kept(how: str, tmp_path
     assert not [entry for entry in log if "alice" in str(entry)]
 
 
-async def test_the_process_log_does_not_name_private_conversations(tmp_path: Path) -> None:
+async def test_in_no_process_log_is_what_people_wrote_or_who_has_spoken_in_private(
+    tmp_path: Path,
+) -> None:
     async with ScriptedOpenAI() as script:
         script.default = Answer(LONG)
         with capture_logs() as log:
             async with alice_in(tmp_path, script.url) as (alice, _):
-                await ask(alice, "who are you to me?", "Terra")
+                await ask(alice, f"tell me about {SECRET}", "Terra")
                 assert alice.lines[-1].endswith("(27 more lines: .more)")
-    done = [entry for entry in log if entry["event"] == "turn.done"]
-    assert [entry["conversation"] for entry in done] == ["private"]
-    assert not [entry for entry in log if "alice" in str(entry)]
-
-
-async def test_what_people_wrote_is_in_no_process_log(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script:
-        script.default = Answer(LONG)
-        with capture_logs() as log:
-            async with alice_in(tmp_path, script.url) as (alice, _):
+                in_private = list(log)
                 await alice.say(ROOM, f"my word is {SECRET}")
-                await ask(alice, f"tell me about {SECRET}")
-                await ask(alice, f"and about {SECRET}?", "Terra")
+                await ask(alice, f"and about {SECRET}?")
                 await alice.say(ROOM, f".search {SECRET}")
                 await alice.expect(rf"<.*> my word is {SECRET}")
-    assert {entry["event"] for entry in log} >= {"turn.done"}
+    done = [entry["conversation"] for entry in log if entry["event"] == "turn.done"]
+    assert (done[0], len(done)) == ("private", 2)
+    assert [entry for entry in in_private if "alice" in str(entry)] == []
     assert [entry for entry in log if SECRET in str(entry)] == []
 
 

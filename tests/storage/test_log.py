@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from storage.db.errors import Unavailable
 from storage.log import MAX_QUEUED_EVENTS, ChatLog, Query
 from tests.kit.lines import LAKE, NOON, POND, said
 from tests.kit.patience import PATIENCE
-from tests.kit.stores import Stores
+from tests.kit.stores import Stores, locked
 
 HERE = Scope.from_places(POND)
 
@@ -37,42 +37,25 @@ def texts(events: list[Event]) -> list[str]:
 
 
 async def test_an_event_comes_back_as_it_went_in(log: ChatLog) -> None:
-    event = Event(
-        network="libera",
-        channel="#Terrarium",
-        type=EventType.KICK,
-        time=datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC),
-        nick="Ålice",
-        text="out \x02bold\x02 \U0001f331",
-        user="~a",
-        host="host.example",
-        account="alice",
-        target="mallory",
-        msgid="abc",
-        own=True,
-        reply_to=7,
-    )
-    (event_id,) = await store(log, event)
-    assert await log.get(PUBLIC, event_id) == replace(event, id=event_id)
+    who: dict[str, Any] = {"nick": "Ålice", "user": "~a", "host": "host.example"}
+    more: dict[str, Any] = {"account": "alice", "target": "mallory", "msgid": "abc", "reply_to": 7}
+    time, place = NOON + timedelta(microseconds=123456), Place("libera", "#Terrarium")
+    event = said("out \x02bold\x02 \U0001f331", place=place, time=time, own=True, **who, **more)
+    (event_id,) = await store(log, replace(event, type=EventType.KICK))
+    assert await log.get(PUBLIC, event_id) == replace(event, type=EventType.KICK, id=event_id)
 
 
-async def test_ids_are_durable_and_grow_in_the_order_of_appending(log: ChatLog) -> None:
-    ids = await store(log, *(said(f"line {n}") for n in range(1_200)))
-    assert ids == list(range(ids[0], ids[0] + 1_200))
-    found = await log.find(Query(scope=HERE, limit=2_000))
-    assert texts(found) == [f"line {n}" for n in range(1_200)]
-
-
-async def test_leaving_the_log_waits_until_everything_is_stored(database: Database) -> None:
+async def test_leaving_the_log_waits_until_everything_is_stored_in_the_order_of_appending(
+    database: Database,
+) -> None:
     async with ChatLog.open(database) as log:
-        for number in range(700):
-            log.append(said(str(number)))
-    assert (await ChatLog(database).read(statistics.stats, Query(scope=HERE))).lines == 700
-
-
-async def test_the_newest_or_the_oldest_events_come_in_order_of_time(log: ChatLog) -> None:
-    await store(log, *(said(str(n)) for n in range(5)))
-    assert texts(await log.find(Query(scope=HERE, limit=2))) == ["3", "4"]
+        stored = [log.append(said(str(number))) for number in range(1_200)]
+    ids = [await each for each in stored]
+    assert ids == list(range(ids[0], ids[0] + 1_200))
+    log = ChatLog(database)
+    found = await log.find(Query(scope=HERE, limit=2_000))
+    assert texts(found) == [str(number) for number in range(1_200)]
+    assert texts(await log.find(Query(scope=HERE, limit=2))) == ["1198", "1199"]
     assert texts(await log.find(Query(scope=HERE, limit=2), newest=False)) == ["0", "1"]
 
 
@@ -162,19 +145,18 @@ async def test_an_answer_knows_its_question_that_is_put_in_line_just_before(log:
         assert found.reply_to == ids[1] < ids[0] < ids[2]
 
 
-async def test_an_answer_to_what_was_not_kept_answers_nothing(log: ChatLog) -> None:
+async def test_what_keeps_nothing_is_behind_all_that_was_said_and_has_no_answer(
+    log: ChatLog,
+) -> None:
+    for number in range(20):
+        log.write(said(str(number)))
     question = log.write(None)
     answer = log.write(replace(said("so", nick="Terra"), own=True), question)
+    assert await question.wait_visible() == 0
+    assert len(await log.find(Query(scope=HERE))) >= 20
     found = await log.get(PUBLIC, await answer.wait_visible())
     assert found is not None
     assert found.reply_to is None
-
-
-async def test_what_keeps_nothing_is_behind_all_that_was_said_before(log: ChatLog) -> None:
-    for number in range(20):
-        log.write(said(str(number)))
-    assert await log.write(None).wait_visible() == 0
-    assert len(await log.find(Query(scope=HERE))) == 20
 
 
 async def test_what_was_said_before_a_line_is_known_before_the_line_is_written(
@@ -229,25 +211,12 @@ async def test_half_a_character_in_any_field_keeps_no_line_from_the_log(log: Cha
     assert len(await log.read(statistics.channels, PUBLIC)) == 3
 
 
-async def test_a_file_that_stays_locked_does_not_hold_up_the_end_for_ever(tmp_path: Path) -> None:
-    path = tmp_path / "irc.db"
-    async with Database.open(path) as database:
-        other = sqlite3.connect(path, isolation_level=None)
-        async with asyncio.timeout(PATIENCE):
-            async with ChatLog.open(database) as log:
-                other.execute("BEGIN IMMEDIATE")
-                stored = log.append(said("too late"))
-        assert not stored.done()
-        other.close()
-
-
 async def test_while_nothing_can_be_written_nobody_waits_and_only_so_many_lines_do(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "busy.db"
     async with Database.open(path, patience=0.05) as database, ChatLog.open(database) as log:
-        with closing(sqlite3.connect(path, isolation_level=None)) as busy:
-            busy.execute("BEGIN IMMEDIATE")
+        with locked(path):
             waiting = [log.write(said(str(number))) for number in range(MAX_QUEUED_EVENTS)]
             assert await waiting[0].wait_visible() == 0  # not yet
             assert await waiting[-1].boundary_id() == 0
@@ -258,7 +227,6 @@ async def test_while_nothing_can_be_written_nobody_waits_and_only_so_many_lines_
             assert extra[-1].durable.cancelled()
             assert await extra[-1].wait_visible() == 0
             assert "lines wait in memory, " in log.trouble
-            busy.execute("ROLLBACK")
         async with asyncio.timeout(PATIENCE):
             await waiting[-1].durable
         assert log.trouble == ""
@@ -320,15 +288,17 @@ async def test_while_only_fsyncs_fail_no_line_is_dropped(tmp_path: Path) -> None
             await lines[-1].durable
 
 
-async def test_lines_that_are_lost_at_the_end_are_all_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("patience", [0.05, 5.0])
+async def test_a_file_that_stays_locked_does_not_hold_up_the_end_and_lost_lines_are_counted(
+    tmp_path: Path, patience: float
+) -> None:
     path = tmp_path / "irc.db"
     with capture_logs() as logs:
-        async with Database.open(path, patience=0.05) as database:
-            with closing(sqlite3.connect(path, isolation_level=None)) as busy:
+        async with Database.open(path, patience=patience) as database, asyncio.timeout(PATIENCE):
+            with locked(path):
                 async with ChatLog.open(database) as log:
-                    busy.execute("BEGIN IMMEDIATE")
-                    for number in range(3):
-                        log.append(said(str(number)))
+                    lines = [log.append(said(str(number))) for number in range(3)]
+                assert not any(line.done() for line in lines)
     assert [each["lines"] for each in logs if each["event"] == "log.lines_lost"] == [3]
 
 

@@ -29,18 +29,13 @@ def test_a_network_stands_before_the_first_slash(
     assert str(name) == text
 
 
-@pytest.mark.parametrize("text", [None, ""])
-def test_nothing_names_every_channel(text: str | None) -> None:
-    assert ChannelName.parse(text) is None
-    query = Query(scope=PUBLIC, nick="ada")
-    assert query.in_channel(ChannelName.parse(text)) == query
-
-
 def test_a_query_is_narrowed_to_a_channel_of_one_network_or_of_any() -> None:
     query = Query(scope=PUBLIC, nick="ada")
     narrowed = query.in_channel(ChannelName("irc", "#pond"))
     assert narrowed == Query(scope=PUBLIC, nick="ada", network="irc", channel="#pond")
     assert query.in_channel(ChannelName(None, "#pond")).network is None
+    for nothing in (None, ""):  # names every channel
+        assert query.in_channel(ChannelName.parse(nothing)) == query
 
 
 @pytest.mark.parametrize(
@@ -51,11 +46,8 @@ def test_what_no_channel_is_called_is_refused_where_one_is_needed(text: str) -> 
         ChannelName.parse_channel(text)
 
 
-def test_a_name_without_a_network_is_on_the_one_that_is_meant() -> None:
+def test_a_name_without_a_network_is_on_the_one_that_is_meant_and_a_nick_is_no_channel() -> None:
     assert ChannelName.parse_channel("#pond").on("irc") == Place("irc", "#pond")
     assert ChannelName.parse_channel("oftc/#pond").on("irc") == Place("oftc", "#pond")
-
-
-def test_a_nick_is_no_channel() -> None:
     assert ChannelName("irc", "#pond").is_channel
     assert not ChannelName("irc", "ada").is_channel

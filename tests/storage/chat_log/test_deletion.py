@@ -40,9 +40,11 @@ def tables(path: Path) -> set[str]:
         return {row[0] for row in rows}
 
 
-async def test_a_removed_line_is_not_found_any_more(log: ChatLog) -> None:
-    frogs, _ = await log.add([said("the frogs"), said("the toads")])
-    assert await deletion.remove(log.database, [frogs, frogs + 99]) == 1
+async def test_a_removed_line_or_event_is_not_found_any_more(log: ChatLog) -> None:
+    joined = replace(said(""), type=EventType.JOIN)
+    frogs, _, joined_id = await log.add([said("the frogs"), said("the toads"), joined])
+    assert await deletion.remove(log.database, []) == 0
+    assert await deletion.remove(log.database, [frogs, frogs + 99, joined_id]) == 2
     assert await count(log, "frogs") == 0
     assert await count(log, "*rog*") == 0
     assert await count(log, "the") == 1
@@ -92,17 +94,6 @@ async def test_a_stretch_of_which_nothing_is_left_goes_whole(
     assert await count(log, "frogs") == 1
     await log.add([said("frogs", -900 * DAY)])
     assert await count(log, "frogs") == 2
-
-
-async def test_what_nobody_said_can_be_removed_too(log: ChatLog) -> None:
-    (joined,) = await log.add([replace(said(""), type=EventType.JOIN)])
-    assert await deletion.remove(log.database, [joined]) == 1
-    assert await log.find(Query(scope=PUBLIC)) == []
-
-
-async def test_removing_nothing_is_no_error(log: ChatLog) -> None:
-    assert await deletion.remove(log.database, []) == 0
-    await deletion.scrub(log.database)
 
 
 def _everything(path: Path) -> bytes:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from storage.chat_log.event import PUBLIC, Place
 from storage.chat_log.event_table import Query
 from storage.db.database import Connection, Database, from_micros, to_micros
-from storage.db.errors import DamagedFile, NewerSchema, Unavailable
+from storage.db.errors import Unavailable
 from storage.log import ChatLog
 from storage.queues.outbox import Outbox
 from tests.kit.lines import said
@@ -109,25 +109,6 @@ async def test_changes_are_told_when_somebody_else_has_written(stores: Stores) -
         await changes.aclose()
 
 
-async def test_a_file_of_a_newer_terrarium_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    with sqlite3.connect(path) as newer:
-        newer.execute("PRAGMA user_version = 1000")
-    newer.close()
-    with pytest.raises(NewerSchema, match=r"x\.db.*newer.*data folder"):
-        async with Database.open(path):
-            pass
-
-
-async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    path.write_text("this is a letter, and no database at all\n" * 40)
-    with pytest.raises(DamagedFile, match=r"x\.db"):
-        async with Database.open(path):
-            pass
-    assert path.read_text().startswith("this is a letter")
-
-
 async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(Unavailable, match="taken"):
@@ -159,24 +140,22 @@ async def test_work_that_is_cancelled_at_any_moment_leaves_the_file_writable(
     assert len(rows) >= 20
 
 
-async def test_an_error_in_work_takes_all_of_it_back(tmp_path: Path) -> None:
+async def test_an_error_in_work_takes_all_of_it_back_and_what_lasts_waits_for_the_disk(
+    tmp_path: Path,
+) -> None:
     def fail(db: Connection) -> None:
         db.execute("INSERT INTO schedule (job, last_run) VALUES ('job', 1)")
         raise ZeroDivisionError
 
-    async with Database.open(tmp_path / "x.db") as database:
-        for durable in (True, False):
-            with pytest.raises(ZeroDivisionError):
-                await database.write(fail, durable=durable)
-        assert await database.fetch_all("SELECT * FROM schedule") == []
-
-
-async def test_whatever_lasts_waits_for_the_disk_also_after_what_did_not(tmp_path: Path) -> None:
     def level(db: Connection) -> int:
         return int(db.execute("PRAGMA synchronous").fetchone()[0])
 
     full, normal = 2, 1
     async with Database.open(tmp_path / "x.db") as database:
+        for durable in (True, False):
+            with pytest.raises(ZeroDivisionError):
+                await database.write(fail, durable=durable)
+        assert await database.fetch_all("SELECT * FROM schedule") == []
         assert await database.write(level) == full
         assert await database.write(level, durable=False) == normal
         await database.sync()

@@ -25,6 +25,7 @@ from tests.kit.forgetting import (
     leftovers,
     restart,
 )
+from tests.kit.stores import locked
 
 KILLS, FULL_DISKS = 6, 4
 LONGEST = 300_000  # bytes of the longest file while there is room for all
@@ -84,11 +85,9 @@ async def test_where_the_disk_is_full_it_says_so_and_is_finished_when_there_is_r
 
 async def test_a_file_that_cannot_be_written_now_is_left_for_later(tmp_path: Path) -> None:
     await fill(tmp_path)
-    with closing(connect(tmp_path / "web.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with locked(tmp_path / "web.db"):
         assert not (await ask(tmp_path)).is_finished
         assert {each.split(":")[0] for each in leftovers(tmp_path)} == {"irc.db", "web.db"}
-        other.execute("ROLLBACK")
     assert await restart(tmp_path)
     assert leftovers(tmp_path) == []
     assert await restart(tmp_path)
