@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +13,6 @@ from storage.chat_log import deletion
 from storage.chat_log.event import EVERYTHING, Event, Identity
 from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import OptOuts
-from storage.db.address import Address
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.memory.conversations import Conversations, Turn
@@ -110,63 +107,59 @@ class Frogs:
         return [memory.text for memory in await self.memories.latest(ROOM, layer)]
 
 
-@asynccontextmanager
-async def frogs(path: Address) -> AsyncIterator[Frogs]:
-    async with Database.open(path) as database, ChatLog.open(database) as log:
-        place = Frogs(database, log)
-        await place.filled()
-        yield place
+@pytest.fixture
+async def place(log: ChatLog) -> Frogs:
+    """The channel, with all of it."""
+    frogs = Frogs(log.database, log)
+    await frogs.filled()
+    return frogs
 
 
 async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(
-    tmp_path: Path, stores: Stores
+    tmp_path: Path, stores: Stores, place: Frogs
 ) -> None:
-    async with frogs(stores("irc")) as place:
-        assert SECRET.encode() in stores.raw()
-        await forget(place.log, ADA, tmp_path)
-        assert len(await place.memories.turns(ROOM, 0, 1_000, 100)) == 6
-        assert SECRET.encode() not in stores.raw()
-        facts = await place.memories.facts(ROOM)
-        assert [(each.subject, each.key) for each in facts] == [("bob", "pet")]
-        assert await place.texts(MemoryKind.NOTE) == []
-        assert await place.texts(MemoryKind.SUMMARY) == []
-        assert await place.texts(MemoryKind.EPISODE) == ["cid was there"]
-        assert await place.memories.search(ROOM, SECRET, 10) == []
-        assert len(await place.memories.search(ROOM, "frog", 10)) == 1
+    assert SECRET.encode() in stores.raw()
+    await forget(place.log, ADA, tmp_path)
+    assert len(await place.memories.turns(ROOM, 0, 1_000, 100)) == 6
     assert SECRET.encode() not in stores.raw()
+    facts = await place.memories.facts(ROOM)
+    assert [(each.subject, each.key) for each in facts] == [("bob", "pet")]
+    assert await place.texts(MemoryKind.NOTE) == []
+    assert await place.texts(MemoryKind.SUMMARY) == []
+    assert await place.texts(MemoryKind.EPISODE) == ["cid was there"]
+    assert await place.memories.search(ROOM, SECRET, 10) == []
+    assert len(await place.memories.search(ROOM, "frog", 10)) == 1
 
 
 async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_said(
-    tmp_path: Path, stores: Stores
+    tmp_path: Path, place: Frogs
 ) -> None:
-    async with frogs(stores("irc")) as place:
-        await forget(place.log, ADA, tmp_path)
-        watermarks = await place.memories.progress(ROOM)
-        assert (watermarks.summary, watermarks.wanted, watermarks.episodes) == (0, 6, 6)
-        assert await place.gaps() == [Gap(1, 3)]
-        turns = await place.memories.turns(ROOM, 0, 3, 100)
-        assert [turn.name for turn in turns] == ["bob", "bob"]
-        assert await place.memories.add_episode(
-            watermarks, Gap(1, 3), made(MemoryKind.EPISODE, turns, "Bob."), turns
-        )
-        assert await place.gaps() == []
-        assert await place.texts(MemoryKind.EPISODE) == ["Bob.", "cid was there"]
+    await forget(place.log, ADA, tmp_path)
+    watermarks = await place.memories.progress(ROOM)
+    assert (watermarks.summary, watermarks.wanted, watermarks.episodes) == (0, 6, 6)
+    assert await place.gaps() == [Gap(1, 3)]
+    turns = await place.memories.turns(ROOM, 0, 3, 100)
+    assert [turn.name for turn in turns] == ["bob", "bob"]
+    assert await place.memories.add_episode(
+        watermarks, Gap(1, 3), made(MemoryKind.EPISODE, turns, "Bob."), turns
+    )
+    assert await place.gaps() == []
+    assert await place.texts(MemoryKind.EPISODE) == ["Bob.", "cid was there"]
 
 
 async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
-    tmp_path: Path, stores: Stores
+    tmp_path: Path, stores: Stores, place: Frogs
 ) -> None:
-    async with frogs(stores("irc")) as place:
-        watermarks = await place.memories.progress(ROOM)
-        turns = await place.memories.turns(ROOM, 6, 8, 100)
-        await forget(place.log, ADA, tmp_path)
-        late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
-        assert not await place.memories.add_episode(watermarks, 8, late, turns)
-        assert not await place.memories.advance_facts(
-            watermarks, 8, [fact(SECRET, SECRET, "x", 8)], NOON
-        )
-        assert not await place.memories.save_prompt_view(watermarks, SECRET, 8)
-        assert SECRET.encode() not in stores.raw()
+    watermarks = await place.memories.progress(ROOM)
+    turns = await place.memories.turns(ROOM, 6, 8, 100)
+    await forget(place.log, ADA, tmp_path)
+    late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
+    assert not await place.memories.add_episode(watermarks, 8, late, turns)
+    assert not await place.memories.advance_facts(
+        watermarks, 8, [fact(SECRET, SECRET, "x", 8)], NOON
+    )
+    assert not await place.memories.save_prompt_view(watermarks, SECRET, 8)
+    assert SECRET.encode() not in stores.raw()
 
 
 @pytest.mark.parametrize("how", ["cleared", "forgotten", "opted out"])
@@ -190,22 +183,21 @@ async def test_what_was_read_before_a_forgetting_is_void_also_in_a_room_without_
 
 
 async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are_left(
-    tmp_path: Path, stores: Stores
+    tmp_path: Path, stores: Stores, place: Frogs
 ) -> None:
-    async with frogs(stores("irc")) as place:
-        everything = Query(scope=EVERYTHING, limit=1_000)
-        ids = [event.id for event in await place.log.find(everything)]
-        await deletion.remove(place.log.database, ids)
-        await place.database.execute_outside_transaction("DELETE FROM turns")
-        await forget(place.log, NamedPerson("irc", nick=SECRET.upper()), tmp_path)
-        assert SECRET.encode() not in stores.raw()
-        assert [each.subject for each in await place.memories.facts(ROOM)] == ["bob"]
+    everything = Query(scope=EVERYTHING, limit=1_000)
+    ids = [event.id for event in await place.log.find(everything)]
+    await deletion.remove(place.log.database, ids)
+    await place.database.execute_outside_transaction("DELETE FROM turns")
+    await forget(place.log, NamedPerson("irc", nick=SECRET.upper()), tmp_path)
+    assert SECRET.encode() not in stores.raw()
+    assert [each.subject for each in await place.memories.facts(ROOM)] == ["bob"]
 
 
 async def test_in_another_tendrils_file_goes_what_was_made_of_a_turn_that_quotes_them(
-    tmp_path: Path, stores: Stores
+    tmp_path: Path, stores: Stores, place: Frogs
 ) -> None:
-    async with frogs(stores("irc")) as place, Database.open(stores("web")) as web:
+    async with Database.open(stores("web")) as web:
         (word,) = await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
         for text, quotes in ((f"they said: {SECRET}", [word]), ("they said: a word", [])):
             note = Memory(
@@ -222,58 +214,52 @@ async def test_in_another_tendrils_file_goes_what_was_made_of_a_turn_that_quotes
 
 
 async def test_a_namesake_keeps_what_they_have_said_of_themselves(
-    tmp_path: Path, stores: Stores
+    tmp_path: Path, place: Frogs
 ) -> None:
-    async with frogs(stores("irc")) as place:
-        other = replace(said("another one asks", SECRET, 20), host="cafe.example", user="~x")
-        (anchor,) = await place.log.add([other])
-        message = {"role": "user", "content": "another one asks", "name": SECRET}
-        turn = await place.conversations.add(
-            f"{ROOM}/{SECRET}", Turn(anchor, NOON, (message,)), ROOM
-        )
-        await place.memories.add(fact(SECRET, SECRET, "tea", turn))
-        await forget(place.log, ADA, tmp_path)
-        facts = await place.memories.facts(ROOM)
-        assert {(each.subject, each.key) for each in facts} == {("bob", "pet"), (SECRET, "tea")}
+    other = replace(said("another one asks", SECRET, 20), host="cafe.example", user="~x")
+    (anchor,) = await place.log.add([other])
+    message = {"role": "user", "content": "another one asks", "name": SECRET}
+    turn = await place.conversations.add(f"{ROOM}/{SECRET}", Turn(anchor, NOON, (message,)), ROOM)
+    await place.memories.add(fact(SECRET, SECRET, "tea", turn))
+    await forget(place.log, ADA, tmp_path)
+    facts = await place.memories.facts(ROOM)
+    assert {(each.subject, each.key) for each in facts} == {("bob", "pet"), (SECRET, "tea")}
 
 
 async def test_whoever_has_opted_out_is_shown_nowhere_and_nothing_is_learnt_of_them(
-    stores: Stores,
+    place: Frogs,
 ) -> None:
-    async with frogs(stores("irc")) as place:
-        await OptOuts(place.database).add("irc", Identity(SECRET))
-        assert {each.subject for each in await place.memories.facts(ROOM)} == {"bob"}
-        assert await place.texts(MemoryKind.SUMMARY) == []
-        await redact(place.database, "irc", SECRET)
-        watermarks = await place.memories.progress(ROOM)
-        assert watermarks.wanted == 6
-        assert await place.gaps() == [Gap(1, 3)]
-        turns = await place.memories.turns(ROOM, 0, 100, 100)
-        assert SECRET not in {turn.person for turn in turns}
-        await place.memories.advance_facts(watermarks, 8, [fact(SECRET, "bob", "car", 7)], NOON)
-        rows = await place.database.fetch_all("SELECT 1 FROM memories WHERE key = 'car'")
-        assert rows == []
+    await OptOuts(place.database).add("irc", Identity(SECRET))
+    assert {each.subject for each in await place.memories.facts(ROOM)} == {"bob"}
+    assert await place.texts(MemoryKind.SUMMARY) == []
+    await redact(place.database, "irc", SECRET)
+    watermarks = await place.memories.progress(ROOM)
+    assert watermarks.wanted == 6
+    assert await place.gaps() == [Gap(1, 3)]
+    turns = await place.memories.turns(ROOM, 0, 100, 100)
+    assert SECRET not in {turn.person for turn in turns}
+    await place.memories.advance_facts(watermarks, 8, [fact(SECRET, "bob", "car", 7)], NOON)
+    rows = await place.database.fetch_all("SELECT 1 FROM memories WHERE key = 'car'")
+    assert rows == []
 
 
-async def test_memories_go_with_the_time_for_which_things_are_kept(stores: Stores) -> None:
-    async with frogs(stores("irc")) as place:
-        settings = StorageSettings(retention_days=1)
-        late = NOON + timedelta(days=2)
-        await place.memories.add(replace(fact("bob", "bob", "new", 99), time=late))
-        await expire(place.log, settings, late + timedelta(minutes=30))
-        (left,) = await place.memories.facts(ROOM)
-        assert left.key == "new"
-        assert await place.texts(MemoryKind.SUMMARY) == await place.texts(MemoryKind.EPISODE) == []
-        assert (await place.memories.load_for_prompt(ROOM, "bob", "car", 5)).shown == ""
+async def test_memories_go_with_the_time_for_which_things_are_kept(place: Frogs) -> None:
+    settings = StorageSettings(retention_days=1)
+    late = NOON + timedelta(days=2)
+    await place.memories.add(replace(fact("bob", "bob", "new", 99), time=late))
+    await expire(place.log, settings, late + timedelta(minutes=30))
+    (left,) = await place.memories.facts(ROOM)
+    assert left.key == "new"
+    assert await place.texts(MemoryKind.SUMMARY) == await place.texts(MemoryKind.EPISODE) == []
+    assert (await place.memories.load_for_prompt(ROOM, "bob", "car", 5)).shown == ""
 
 
-async def test_two_jobs_that_read_the_same_turns_store_them_once(stores: Stores) -> None:
-    async with frogs(stores("irc")) as place:
-        watermarks = await place.memories.progress(ROOM)
-        turns = await place.memories.turns(ROOM, 6, 8, 100)
-        episode = made(MemoryKind.EPISODE, turns, "once")
-        results = await asyncio.gather(
-            *(place.memories.add_episode(watermarks, 8, episode, turns) for _ in range(3))
-        )
-        assert sorted(results) == [False, False, True]
-        assert (await place.texts(MemoryKind.EPISODE)).count("once") == 1
+async def test_two_jobs_that_read_the_same_turns_store_them_once(place: Frogs) -> None:
+    watermarks = await place.memories.progress(ROOM)
+    turns = await place.memories.turns(ROOM, 6, 8, 100)
+    episode = made(MemoryKind.EPISODE, turns, "once")
+    results = await asyncio.gather(
+        *(place.memories.add_episode(watermarks, 8, episode, turns) for _ in range(3))
+    )
+    assert sorted(results) == [False, False, True]
+    assert (await place.texts(MemoryKind.EPISODE)).count("once") == 1

@@ -15,9 +15,9 @@ from terrarium.http.client import (
     MAX_BUFFERED,
     ConnectFailed,
     ConnectionBroken,
-    ConnectionPool,
     HttpConnection,
 )
+from terrarium.http.client import ConnectionPool as Pool
 from terrarium.sockets import listen
 from tests.kit.certificates import certificate
 
@@ -31,13 +31,16 @@ HEADER_END = b"\r\n\r\n"
 
 
 class Peer:
-    """Counts the connections it gets, and keeps the heads of the requests on them."""
+    """Counts the connections it gets, and keeps the heads of the requests on them. It gives each
+    the same answer, after which it may close the connection, or speaks for itself."""
 
-    def __init__(self, speak: Speak | None = None, answer: bytes = OK) -> None:
+    def __init__(
+        self, speak: Speak | None = None, answer: bytes = OK, *, closes: bool = False
+    ) -> None:
         self.connections = 0
         self.heads: list[str] = []
         self.url = ""
-        self._speak, self._answer = speak, answer
+        self._speak, self._answer, self._closes = speak, answer, closes
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -48,6 +51,8 @@ class Peer:
                     await self._speak(reader, writer)
                 else:
                     writer.write(self._answer)
+                if self._closes:
+                    return
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the client has left
         finally:
@@ -63,8 +68,16 @@ async def serving(peer: Peer, tls: ssl.SSLContext | None = None) -> AsyncIterato
 
 
 @asynccontextmanager
-async def connections(url: str, **headers: str) -> AsyncIterator[ConnectionPool]:
-    made = ConnectionPool(url, headers, patience=PATIENCE)
+async def answering(answer: bytes, *, closes: bool = False) -> AsyncIterator[tuple[Peer, Pool]]:
+    """A peer that gives this answer, and the connections to it."""
+    peer = Peer(answer=answer, closes=closes)
+    async with serving(peer), connections(peer.url) as to:
+        yield peer, to
+
+
+@asynccontextmanager
+async def connections(url: str, **headers: str) -> AsyncIterator[Pool]:
+    made = Pool(url, headers, patience=PATIENCE)
     try:
         yield made
     finally:
@@ -90,11 +103,7 @@ async def test_one_connection_takes_request_after_request_and_two_at_once_have_o
 
 
 async def test_a_connection_that_the_engine_closed_is_not_asked_again() -> None:
-    async def once(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(OK)
-        raise ConnectionResetError
-
-    async with serving(Peer(once)) as peer, connections(peer.url) as to:
+    async with answering(OK, closes=True) as (peer, to):
         assert [await body(await to.request("GET", "/", None)) for _ in range(3)] == [b"ok"] * 3
     assert peer.connections == 3
 
@@ -112,30 +121,19 @@ async def test_a_request_that_met_a_closing_connection_is_sent_again() -> None:
 
 
 async def test_a_request_that_a_new_connection_loses_is_not_sent_again() -> None:
-    async def never(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-        raise ConnectionResetError
-
-    async with serving(Peer(never)) as peer, connections(peer.url) as to:
+    async with answering(b"", closes=True) as (peer, to):
         with pytest.raises(ConnectionBroken):
             await to.request("GET", "/", None)
     assert len(peer.heads) == 1
 
 
 async def test_a_body_without_a_length_ends_with_its_connection() -> None:
-    async def until_closed(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\nall there is")
-        raise ConnectionResetError
-
-    async with serving(Peer(until_closed)) as peer, connections(peer.url) as to:
+    async with answering(b"HTTP/1.1 200 OK\r\n\r\nall there is", closes=True) as (_, to):
         assert await body(await to.request("GET", "/", None)) == b"all there is"
 
 
 async def test_a_body_that_is_cut_short_is_broken_after_what_came_of_it() -> None:
-    async def cut(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(STREAM)
-        raise ConnectionResetError
-
-    async with serving(Peer(cut)) as peer, connections(peer.url) as to:
+    async with answering(STREAM, closes=True) as (_, to):
         connection = await to.request("GET", "/", None)
         assert await connection.read() == b"word"
         with pytest.raises(ConnectionBroken):
@@ -144,8 +142,7 @@ async def test_a_body_that_is_cut_short_is_broken_after_what_came_of_it() -> Non
 
 
 async def test_a_note_before_the_answer_is_passed_over() -> None:
-    early = b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n"
-    async with serving(Peer(answer=early + OK)) as peer, connections(peer.url) as to:
+    async with answering(b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n" + OK) as (_, to):
         connection = await to.request("POST", "/", b"{}")
         assert (connection.status, await body(connection)) == (200, b"ok")
 
@@ -154,16 +151,13 @@ async def test_a_note_before_the_answer_is_passed_over() -> None:
     "answer", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nA: " + b"a" * 2**20]
 )
 async def test_what_is_no_answer_breaks_the_connection(answer: bytes) -> None:
-    async with serving(Peer(answer=answer)) as peer, connections(peer.url) as to:
+    async with answering(answer) as (_, to):
         with pytest.raises(ConnectionBroken):
             await to.request("GET", "/", None)
 
 
 async def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
-    async with (
-        serving(Peer(answer=OK + b"HTTP/1.1 200 OK\r\n")) as peer,
-        connections(peer.url) as to,
-    ):
+    async with answering(OK + b"HTTP/1.1 200 OK\r\n") as (peer, to):
         assert await body(await to.request("GET", "/", None)) == b"ok"
         assert await body(await to.request("GET", "/", None)) == b"ok"
     assert peer.connections == 2
@@ -232,7 +226,7 @@ async def test_a_user_in_the_address_is_told_to_the_engine() -> None:
     assert "\r\nauthorization: Basic YWRhOnBAc3M=\r\n" in head
     # A key with a line break would be further headers.
     with pytest.raises(ConfigError, match="authorization"):
-        ConnectionPool("http://engine.test", {"authorization": "Bearer a\r\nb: c"}, patience=1)
+        Pool("http://engine.test", {"authorization": "Bearer a\r\nb: c"}, patience=1)
 
 
 @pytest.mark.server
