@@ -27,8 +27,7 @@ GIVEN = "(SELECT CAST(value AS BIGINT) FROM json_each(?))"
 
 
 def adding(table: str, key: Sequence[str], amounts: Sequence[str]) -> str:
-    """Return the end of an INSERT that adds its `amounts` to those of the row with the same `key`,
-    if there is one."""
+    """Return the end of an INSERT that adds its `amounts` to those of a row with the same `key`."""
     sums = ", ".join(f"{each} = {table}.{each} + excluded.{each}" for each in amounts)
     return f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {sums}"
 

@@ -122,8 +122,7 @@ class ChatLog:
                     task.cancel()
 
     def append(self, event: Event) -> asyncio.Future[int]:
-        """Queue an event; the future resolves to its id once the event is durable, and is cancelled
-        if the event is dropped."""
+        """Queue an event; the future resolves to its id once it is durable, or is cancelled."""
         return self.write(event).durable
 
     def write(self, event: Event | None, answers: PendingEvent | None = None) -> PendingEvent:
@@ -154,8 +153,7 @@ class ChatLog:
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written at the moment, and how many lines wait, as text for people; ""
-        when all is well."""
+        """Why nothing can be written at the moment and how many lines wait, or ""."""
         if not self._errors:
             return ""
         lost = f", {self._dropped} more are lost" if self._dropped else ""
@@ -174,8 +172,8 @@ class ChatLog:
             stored.cancel()
 
     async def recover(self, keeps: Callable[[Event], bool]) -> None:
-        """Store the events that dead processes have left in journals and that are not in the log,
-        if they may be kept. Raises Unavailable and OSError."""
+        """Store what dead processes have left in journals, if it is not in the log and may be kept.
+        Raises Unavailable and OSError."""
         if self._journal is None:
             return
         with self._journal.left_behind() as events:
@@ -188,8 +186,7 @@ class ChatLog:
             _log.info("log.recovered", lines=len(missing))
 
     async def keep_recovering(self, keeps: Callable[[Event], bool]) -> None:
-        """Do that again and again, until cancelled, for processes that end or are fenced beside
-        this one."""
+        """Do so until cancelled, for processes that end or are fenced beside this one."""
         while True:
             await asyncio.sleep(_RECOVERY_INTERVAL)
             with suppress(OSError, StorageError):
@@ -207,8 +204,7 @@ class ChatLog:
         await Reports(self.database).prune()
 
     async def add_quotes(self, question: int, lines: Collection[int]) -> None:
-        """Record that our answer to the event `question` repeats `lines`, so that it is erased with
-        any of them. Raises Unavailable."""
+        """Record that our answer to the event `question` repeats `lines`. Raises Unavailable."""
         work = partial(event_table.add_quotes, answer=question, lines=lines)
         await self.database.write(work, durable=False)
 
@@ -244,8 +240,7 @@ class ChatLog:
         return await self.read(select)
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
-        """Return those `events` that are neither by nor about people who have opted out, nor answer
-        them."""
+        """Return those `events` that are not by, about or to people who have opted out."""
         return await self.read(_leave_out, events)
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
@@ -352,10 +347,8 @@ class ChatLog:
                 self._journal.clear()
 
     async def _retry(self, step: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `work`, retried until it succeeds: a full disk must not lose a line.
-
-        Raises Rejected, which retrying cannot mend.
-        """
+        """Return the result of `work`, retried until it succeeds or the database rejects it. Raises
+        Rejected."""
         while True:
             try:
                 result = await work()

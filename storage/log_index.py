@@ -72,8 +72,7 @@ _Counts = dict[str, dict[tuple[Any, ...], Sequence[int]]]
 
 
 def fold_name(name: str) -> str:
-    """Return a name in the form in which the tables compare it: only ASCII letters are folded, as
-    by SQLite's NOCASE."""
+    """Return a name as tables compare it: only ASCII letters are folded, as by SQLite's NOCASE."""
     if name.isascii():
         return name.lower()
     return "".join(char.lower() if char.isascii() else char for char in name)
@@ -92,8 +91,7 @@ def nick_tag(nick: str) -> str:
 
 
 def type_tag(kind: str) -> str:
-    """Return the index token of an event type. Lines of the most frequent one, PRIVMSG, have
-    none."""
+    """Return the index token of an event type; lines of the most frequent, PRIVMSG, have none."""
     return f"zy{kind.lower()}"
 
 
@@ -119,10 +117,8 @@ def add_events(
 def remove_events(
     connection: Connection, rows: Sequence[Sequence[Any]], private: Collection[int]
 ) -> None:
-    """Undo `add_events`; the rows must be the same as they were added.
-
-    Their words stay in index pages that no query reads, until a merge has rewritten these.
-    """
+    """Undo `add_events` of the same rows.
+    Their words stay in index pages that no query reads, until a merge has rewritten these."""
     for number, lines in by_partition(rows):
         if lines:
             text_index(connection).remove(connection, number, lines)
@@ -135,8 +131,7 @@ def remove_events(
 
 
 def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[IndexedLine]]]:
-    """Yield each partition number with the index entries of its rows of `events`, in id order;
-    only speech has one."""
+    """Yield each partition number with the index entries of its rows (of speech), in id order."""
     ordered = sorted(rows, key=lambda row: int(row[0]))
     for number, group in groupby(ordered, key=lambda row: row[0] >> PARTITION_BITS):
         lines: list[IndexedLine] = []
@@ -155,7 +150,6 @@ def _add_counts(connection: Connection, counts: _Counts, sign: int) -> None:
 
 
 def _count_rows(rows: Sequence[Sequence[Any]], private: Collection[int]) -> _Counts:
-    """Return the increments of the counters for rows of `events`."""
     events = Counter(channel_id for _, channel_id, *_ in rows)
     spoken = Counter(
         (channel_id, nick, time // _HOUR, own, reply_to is not None)
@@ -187,6 +181,5 @@ def _places(channel_id: int, private: Collection[int]) -> tuple[int, ...]:
 def _count(
     sums: dict[tuple[Any, ...], Sequence[int]], key: tuple[Any, ...], added: Sequence[int]
 ) -> None:
-    """Add increments to those of a key."""
     known = sums.get(key)
     sums[key] = added if known is None else [*map(add, known, added)]

@@ -200,8 +200,7 @@ def _quoted(columns: Sequence[str]) -> str:
 
 
 def _go_on_numbering(here: Connection, there: Connection, table: Table) -> None:
-    """Have the identity column of a copied table go on where it stands, so that no number is used a
-    second time."""
+    """Have the identity column of a copied table never use a number a second time."""
     sequence = "pg_get_serial_sequence(?, ?)"
     column = [table.name, table.identity_column]
     if here.dialect is Dialect.POSTGRES:

@@ -82,8 +82,7 @@ async def run_beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 def spawn_contained(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, object]) -> None:
-    """Run `work` in a task group. Its errors are logged as `task.failed` and do not end the other
-    tasks."""
+    """Run `work` in a task group; its errors are logged as `task.failed` and end no other task."""
 
     async def contain() -> None:
         try:

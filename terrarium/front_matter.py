@@ -51,8 +51,7 @@ def parse(kind: type[M], path: Path) -> tuple[M, str]:
 
 
 def split(text: str) -> tuple[dict[str, Value], str]:
-    """Split a text into its keys and its body; without front matter all of it is the body. Raises
-    ValueError, which names the line."""
+    """Split a text into keys and body, without front matter all of it. Raises ValueError."""
     first, *lines = re.split(r"\r?\n", text)
     if first.rstrip() != _FENCE:
         return {}, text.strip()

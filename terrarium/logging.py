@@ -63,8 +63,7 @@ def configure_child(process: str) -> None:
 def _for_people(
     _logger: object, method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Leave out what somebody at a terminal need not see: a start that goes well, requests that no
-    model answers, and request ids."""
+    """Leave out what people need not see: a good start, requests without a model, request ids."""
     is_small = event["event"] == "request.done" and event.get("completion", 0) < 2
     if method == "info" and (is_small or event["event"] in _ROUTINE):
         raise structlog.DropEvent

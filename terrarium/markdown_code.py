@@ -74,8 +74,7 @@ class CodeSplitter:
         return len(line) + len(newline)
 
     def _next(self, *, final: bool) -> tuple[int, bool]:
-        """Return the length of the next segment outside a block, 0 if it is undecided, and whether
-        it is code."""
+        """Return the length of the next segment outside a block (0: undecided), and if code."""
         if self._line_begins:
             if opening := _FENCE.match(self._held):
                 self._fence = opening["marks"]

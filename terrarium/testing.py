@@ -77,8 +77,7 @@ class ScriptedModel:
         return Config({"agent": {"api_url": self.url}, **tables}, None, data)
 
     def __enter__(self) -> Self:
-        """Serve until the end of the block. AGENT_API_URL, which would override the address, is
-        unset meanwhile."""
+        """Serve until the end of the block; AGENT_API_URL, which would win, is unset meanwhile."""
         model = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -162,7 +161,6 @@ class ManualClock(Clock):
         self._news = asyncio.Condition()
 
     def now(self) -> datetime:
-        """Return the time that was set last."""
         return self._now
 
     def monotonic(self) -> float:
@@ -170,7 +168,6 @@ class ManualClock(Clock):
         return self._now.timestamp()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the clock has been set at least `seconds` ahead."""
         await self.sleep_until(self._now + timedelta(seconds=seconds))
 
     async def sleep_until(self, time: datetime) -> None:
@@ -196,8 +193,7 @@ class ManualClock(Clock):
         await self.set(self._now + step)
 
     async def asleep(self, count: int = 1) -> list[datetime]:
-        """Wait until at least `count` sleepers wait for a future time; return these times. Raises
-        TimeoutError."""
+        """Wait until `count` sleepers wait for a future time; return these. Raises TimeoutError."""
         await self._wait_for(lambda: len(self._waiting()) >= count, f"{count} sleepers")
         return self._waiting()
 

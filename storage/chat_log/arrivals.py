@@ -46,8 +46,7 @@ def end(connection: Connection) -> LogEnd:
 
 
 def position_of(connection: Connection, event_id: int) -> int | None:
-    """Return the position of an event; None if the table has it no more, or it was imported as
-    history."""
+    """Return the position of an event; None if it is too old, or was imported as history."""
     sql = "SELECT seq FROM arrivals WHERE event_id = ? ORDER BY seq DESC LIMIT 1"
     row = connection.execute(sql, [event_id]).fetchone()
     return int(row[0]) if row else None
@@ -69,8 +68,7 @@ def after(connection: Connection, query: Query, position: int) -> Arrivals:
 
 
 def newest_id_in_channels(connection: Connection, query: Query) -> int:
-    """Return the id of the event that arrived last on the channels of `query`, whatever else it
-    asks for; 0 when there is none."""
+    """Return the id of the last arrival on the channels of `query`; 0 when there is none."""
     channels = channels_in(connection, query)
     sql = f"SELECT event_id FROM {_IN_CHANNELS} ORDER BY seq DESC LIMIT 1"
     row = connection.execute(sql, [json.dumps(list(channels.rows))]).fetchone()

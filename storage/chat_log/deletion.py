@@ -1,4 +1,4 @@
-"""Removal of events from the log, its index and its counters."""
+"""Removal of events from the log, its index and its counters; all of it raises Unavailable."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ _EVENTS_PER_STEP = 500  # events removed in one transaction, while other writers
 
 
 async def remove(database: Database, ids: Sequence[int]) -> int:
-    """Remove events, in batches so that no writer waits long; return how many there were.
-
-    Raises Unavailable.
-    """
+    """Remove events, in batches so that no writer waits long; return their number."""
 
     def remove_batch(db: Connection, batch: Sequence[int]) -> int:
         rows = rows_of(db, batch).fetchall()
@@ -41,8 +38,7 @@ async def remove(database: Database, ids: Sequence[int]) -> int:
 
 
 async def scrub(database: Database) -> None:
-    """Rewrite the parts of the index that still hold words of removed events, and drop the
-    partitions without lines. Raises Unavailable."""
+    """Rewrite what of the index still holds words of removed events; drop empty partitions."""
 
     def drop(db: Connection, number: int) -> None:
         sql = "SELECT 1 FROM partitions WHERE number = ? AND lines = 0"

@@ -223,8 +223,7 @@ _HOST = re.compile(r"![^/]*@[^/]*$")
 
 
 def without_host(conversation: str) -> str:
-    """Return the name of a conversation on a channel in publishable form: without the user name and
-    the host of a person."""
+    """Return the name of a conversation in publishable form, without a person's user and host."""
     return _HOST.sub("", conversation)
 
 

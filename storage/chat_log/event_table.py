@@ -262,9 +262,7 @@ class VisibleChannels:
 
 def _visible(scope: Scope) -> tuple[str, list[Any]]:
     """Return the SQL condition on `channels c` that confines a reader to a scope, with its values.
-
-    It is the only place where a scope is enforced.
-    """
+    It is the only place where a scope is enforced."""
     if scope.places is None:
         return "TRUE" if scope.private else _PUBLIC, []
     if not scope.places:
@@ -369,8 +367,7 @@ def query_rows(
 
 
 def conditions(connection: Connection, query: Query) -> tuple[str, list[Any]]:
-    """Return the SQL condition on `events` for everything in a query but its channels, with its
-    values."""
+    """Return the SQL condition on `events` for all of a query but its channels, with its values."""
     parts, values = ["TRUE"], []
     begin, end = id_range(connection, query)
     for sql, value in (
@@ -398,10 +395,7 @@ def conditions(connection: Connection, query: Query) -> tuple[str, list[Any]]:
 
 
 def id_range(connection: Connection, query: Query) -> tuple[int | None, int | None]:
-    """Return the first and the last id that can match a query, each None if there is no bound.
-
-    An id is its event's time in milliseconds or a little more.
-    """
+    """Return the first and the last id that can match a query, each None if there is no bound."""
     begins = [] if query.after_id is None else [query.after_id + 1]
     ends = [] if query.before_id is None else [query.before_id - 1]
     if query.since is not None:
@@ -425,8 +419,7 @@ def add_quotes(connection: Connection, answer: int, lines: Collection[int]) -> N
 
 
 def quoted_lines(connection: Connection, lines: Collection[int]) -> frozenset[int]:
-    """Return those `lines` that people have said and, for those of our own, the lines that they
-    repeat."""
+    """Return those `lines` that people have said and, of our own, the lines that they repeat."""
     given = json.dumps(list(lines))
     return frozenset(row[0] for row in connection.execute(_SOURCES, [given, given]))
 

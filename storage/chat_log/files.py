@@ -66,17 +66,14 @@ _DedupKey = tuple[str, str, int, int, str, str, str, str]
 
 
 class FileImport:
-    """The import of one file, in batches."""
+    """The import of one file, in batches, each of which may raise Unavailable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._seen: Counter[_DedupKey] = Counter()
 
     async def add(self, events: Sequence[ImportedEvent]) -> int:
-        """Add the events that the log does not have yet, in one transaction; return their number.
-
-        Raises Unavailable.
-        """
+        """Add the events that the log lacks, in one transaction; return their number."""
         events = [ImportedEvent(storable(old.event), old.has_seconds) for old in events]
 
         def add_new(db: Connection) -> int:

@@ -35,8 +35,7 @@ class Journal:
 
     @contextmanager
     def hold(self) -> Iterator[Journal]:
-        """Keep the file open within the block; delete it at the end if it is empty. Raises
-        OSError."""
+        """Keep the file open within the block; delete it at the end if empty. Raises OSError."""
         path = self._data / "run" / f"{self._name}-{secrets.token_hex(4)}{_SUFFIX}"
         unlocked = path.with_suffix(".tmp")  # so that nobody takes it before it is locked
         make_folder(path.parent)
@@ -65,8 +64,7 @@ class Journal:
 
     @contextmanager
     def left_behind(self) -> Iterator[list[Event]]:
-        """Yield the events of dead processes with our name; delete their files at the end of the
-        block. Raises OSError."""
+        """Yield events of dead processes with our name, then delete their files. Raises OSError."""
         with _taken(self._data, f"{self._name}-*{_SUFFIX}") as files:
             # Once each: an attempt to store them may have left a copy in another journal.
             yield list(dict.fromkeys(event for _, file in files for event in _read(file)))

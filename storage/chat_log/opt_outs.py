@@ -28,8 +28,7 @@ def name_of(network: str, name: str) -> Name:
 
 
 def person_of(name: str) -> str:
-    """Return a person's name, stripped and folded, as memory compares it: a nick, or what
-    `Identity.room` returns."""
+    """Return a person's name, a nick or `Identity.room`, stripped and folded as in memory."""
     nick, sign, rest = name.strip().partition("!")
     return f"{name_of('', nick)[1]}{sign}{rest.lower()}"
 
@@ -52,8 +51,7 @@ def mask_of(network: str, who: Identity) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class OptOutRules:
-    """The opt-outs in effect: the `accounts` and `masks` of people who have opted out, and the
-    `nicks` that they had then."""
+    """The opt-outs in effect: `accounts` and `masks`, and the `nicks` that they had then."""
 
     accounts: frozenset[Name] = frozenset()
     masks: frozenset[Mask] = frozenset()
@@ -104,8 +102,7 @@ def rules(connection: Connection) -> OptOutRules:
 
 
 class OptOuts(Repository):
-    """The opt-outs in a database; `opt_out_rules` are those of the last `load`, `add` or
-    `remove`."""
+    """The opt-outs in a database; `opt_out_rules` are those last loaded or changed."""
 
     opt_out_rules = OptOutRules()
 

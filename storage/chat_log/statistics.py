@@ -69,8 +69,7 @@ class DayStats:
 
 @dataclass(frozen=True, slots=True)
 class PersonStats:
-    """Statistics of one nick: its latest spelling, its lines in total and by place (most first),
-    and the days with lines, in order."""
+    """A nick's latest spelling, its lines in total and by place (most first), and its days."""
 
     nick: str
     lines: int
@@ -127,8 +126,7 @@ def own_nicks(connection: Connection, query: Query) -> frozenset[str]:
 
 
 def heat_map(connection: Connection, query: Query) -> HeatMap:
-    """Count all lines on the channels of `query` by weekday and hour; its other fields are
-    ignored."""
+    """Count all lines on the channels of `query` by weekday and hour, whatever else it asks for."""
     ids = _counted_as(channels_in(connection, query))
     rows = connection.execute(
         f"SELECT slot, sum(lines) FROM week WHERE channel_id IN ({_placeholders(ids)})"
@@ -205,8 +203,7 @@ def sparklines(
 def person(
     connection: Connection, scope: Scope, nick: str, network: str | None = None
 ) -> PersonStats | None:
-    """Return the statistics of a nick in scope, on one network or on all; None if it never spoke
-    there."""
+    """Return the statistics of a nick in scope, on one network or all; None if it never spoke."""
     query = Query(scope=scope, network=network, nick=nick, types=SPOKEN, limit=1)
     seen = channels_in(connection, query)
     last = newest_rows(connection, query, seen)
@@ -236,8 +233,7 @@ def person(
 
 
 def _timeless(query: Query) -> bool:
-    """Return True if a query is limited by nothing but channels, a nick and `own`, which is what
-    the counters can answer."""
+    """Return True if a query has only what the counters can answer: channels, a nick and `own`."""
     return query == Query(
         scope=query.scope,
         network=query.network,
@@ -251,8 +247,7 @@ def _timeless(query: Query) -> bool:
 def _of_all_time(
     connection: Connection, query: Query, seen: VisibleChannels, top: int
 ) -> tuple[int, int, int, list[tuple[str, int]]]:
-    """Return the number of lines, of our answers among them and of nicks, and the most talkative
-    nicks, all from the counters."""
+    """Return the numbers of lines, answers and nicks, and the most talkative nicks, as counted."""
     ids = _counted_as(seen)
     where, values = f"channel_id IN ({_placeholders(ids)})", [*ids]
     total, own, replies = connection.execute(
@@ -341,8 +336,7 @@ def _offsets(zone: tzinfo, begin: int, end: int) -> Iterator[tuple[int, int, int
 
 
 def _counted_as(seen: VisibleChannels) -> list[int]:
-    """Return the channel ids of the counters to add up; for all public channels together it is
-    EVERYWHERE alone."""
+    """Return the channel ids of the counters to add up; EVERYWHERE alone for all public ones."""
     return [EVERYWHERE] if seen.public else list(seen.rows)
 
 

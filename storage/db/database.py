@@ -104,8 +104,7 @@ class Backend(Protocol):
         """Make all commits so far durable."""
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
-        """Run a statement that is not allowed inside a transaction, such as VACUUM or some PRAGMAs,
-        and return its rows."""
+        """Run a statement that no transaction allows, such as VACUUM, and return its rows."""
 
     def changes(self) -> AsyncGenerator[None, None]:
         """Yield whenever any process may have written, except with `exclusive=False`, for ever.
@@ -479,8 +478,7 @@ class Database:
         return rows[0] if rows else None
 
     async def neighbours(self, folder: Path) -> dict[str, Address]:
-        """Return the addresses of the other tendrils' stores, by the tendril's name: the files in
-        `folder`, or the other schemas of the database."""
+        """Return the addresses of the other tendrils' stores by name: files, or schemas."""
         address = self.address
         if isinstance(address, Path):
             return {path.stem: path for path in other_files(folder, address)}
@@ -493,6 +491,7 @@ class Repository:
     """The base of classes that read and write some of the tables in a database.
 
     What needs several statements is a method of a connection, decorated with `reads` or `writes`.
+    All methods that await the database raise StorageError.
     """
 
     def __init__(self, database: Database) -> None:
@@ -517,8 +516,7 @@ def reads(
 def writes(
     method: Callable[Concatenate[R, Connection, P], T],
 ) -> Callable[Concatenate[R, P], Coroutine[Any, Any, T]]:
-    """Have a method of a repository, which is given a connection, run in one durable
-    transaction."""
+    """Have a method of a repository, which is given a connection, run in a durable transaction."""
 
     @wraps(method)
     async def write(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:

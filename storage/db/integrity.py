@@ -49,8 +49,8 @@ def require_sound(path: Path) -> None:
 
 
 def describe_damage(path: Path, seconds: float) -> str | None:
-    """Return the first defect found in a file; None if there is none, or none was found before
-    `seconds` ran out. Blocks. Raises Unavailable."""
+    """Return the first defect found in a file within so many `seconds`, if any. Blocks. Raises
+    Unavailable."""
     try:
         with closing(_open(path)) as connection:
             until = time.monotonic() + seconds

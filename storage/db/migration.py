@@ -79,8 +79,7 @@ def _statements_of_new_file(scripts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def require_newest(connection: Connection, path: Path) -> None:
-    """Raise Unavailable if a file needs a migration, and NewerSchema or OlderSchema if its version
-    is unknown."""
+    """Raise Unavailable if a file needs a migration; NewerSchema, OlderSchema."""
     try:
         is_pending = pending_migrations(path, _version(connection), Dialect.SQLITE)
     except sqlite3.Error as error:
@@ -93,7 +92,6 @@ def require_newest(connection: Connection, path: Path) -> None:
 
 
 def _version(connection: Connection) -> int:
-    """Return the schema version of a file: the number of its last migration."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -127,10 +125,7 @@ def pending_migrations(
 
 
 def statements(script: str) -> Iterator[str]:
-    """Yield the statements of a script, to be run one by one inside a transaction.
-
-    `executescript` would commit the open transaction first.
-    """
+    """Yield the statements of a script; `executescript` would commit the open transaction first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

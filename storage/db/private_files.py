@@ -23,8 +23,7 @@ def make_folder(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Create an empty file for the user only, or revoke others' permissions on an existing one.
-    Raises OSError."""
+    """Create an empty file for the user only, or make an existing one so. Raises OSError."""
     # The mode is set at creation: with a later chmod others could open the file in between.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -49,8 +48,7 @@ def tighten(path: Path) -> None:
 
 
 def tighten_data(folder: Path) -> None:
-    """Revoke others' permissions on Terrarium's files in a data folder, which earlier versions
-    created with the user's umask."""
+    """Revoke others' permissions on the files in a data folder, which earlier versions gave."""
     for path in data_files(folder):
         tighten(path)
 

@@ -93,8 +93,7 @@ def remove_copies(log: Address, data: Path, older_than: timedelta = timedelta(0)
 
 
 async def _vacuum_tables(database: Database, *, full: bool) -> None:
-    """Vacuum every table of a schema; with `full` each is rewritten into a new file, and locked
-    meanwhile."""
+    """Vacuum every table of a schema; with `full` each is rewritten, and locked meanwhile."""
     rows = await database.fetch_all(
         "SELECT quote_ident(tablename) AS name FROM pg_tables"
         " WHERE schemaname = current_schema() ORDER BY 1"

@@ -47,8 +47,7 @@ class MemoryShelf(Repository):
     """The memories in a database, as far as a view allows."""
 
     async def visible(self, view: MemoryView) -> Sequence[SourcedMemory]:
-        """Return the memories in a view: by room, then facts, notes, episodes and the summary, each
-        with the newest first. Raises StorageError."""
+        """Return the memories in a view by room and kind, each with the newest first."""
         rows = await self._database.fetch_all(
             "SELECT memories.*, (SELECT anchor FROM turns WHERE turns.id = first_turn) AS event"
             f" FROM memories WHERE {SEEN} ORDER BY room, CASE layer WHEN 'fact' THEN 0"
@@ -59,8 +58,7 @@ class MemoryShelf(Repository):
 
     @writes
     def correct(self, db: Connection, view: MemoryView, number: int, text: str) -> bool:
-        """Replace the text of a memory; return False if the view has none of this number. What is
-        corrected counts as asked for. Raises StorageError."""
+        """Replace the text of a memory, which then counts as asked for; False if there is none."""
         memory = _get(db, view, number)
         if memory is None:
             return False
@@ -74,8 +72,7 @@ class MemoryShelf(Repository):
 
     @writes
     def forget(self, db: Connection, view: MemoryView, numbers: Collection[int]) -> int:
-        """Delete memories, which are not made again; return how many of these numbers the view
-        has. Raises StorageError."""
+        """Delete memories, which are not made again; return how many the view has of them."""
         found = [each for number in numbers if (each := _get(db, view, number))]
         db.executemany("DELETE FROM memories WHERE id = ?", [[each.id] for each in found])
         for room in {each.room for each in found}:

@@ -52,8 +52,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ConversationEntry:
-    """A conversation in the list of those of a room: its first question, and the time and id of its
-    last turn."""
+    """A conversation of a room: its first question, and the time and id of its last turn."""
 
     name: str
     question: str
@@ -90,13 +89,11 @@ class Conversations(Repository):
     async def turns(
         self, name: str, *, start: int = 0, end: int = 0, limit: int = MAX_TURNS
     ) -> list[Turn]:
-        """Return the newest `limit` turns of a conversation with ids from `start` on and, if `end`
-        is not 0, below that; oldest first."""
+        """Return the newest turns with ids from `start` on and, unless it is 0, below `end`."""
         return await self._database.read(_turns, name, start, end, limit)
 
     async def since(self, room: str, start: int, limit: int = 50) -> list[tuple[str, Turn]]:
-        """Return the first turns of all conversations of a room with ids above `start`, each with
-        the name of its conversation, oldest first."""
+        """Return a room's oldest turns with ids above `start`, with the names of conversations."""
         rows = await self._database.fetch_all(
             "SELECT c.name, t.* FROM turns t JOIN conversations c ON c.id = t.conversation_id"
             " WHERE c.room = ? AND t.id > ? ORDER BY t.id LIMIT ?",
@@ -142,8 +139,7 @@ class Conversations(Repository):
         ]
 
     async def cut(self, name: str, start: int) -> None:
-        """Delete the turns of a conversation with ids from `start` on, and what was made of
-        them."""
+        """Delete the turns of a conversation from an id on, and what was made of them."""
         room = await self.room(name)
         turns = [
             DeletedTurn(turn.id, room, name, turn.question_event_id)
@@ -154,8 +150,7 @@ class Conversations(Repository):
 
     @reads
     def recall(self, db: Connection, name: str, end: int = 0) -> tuple[PromptWindow, list[Turn]]:
-        """Return where the prompt of this conversation begins, and its turns from there on (with
-        ids below `end`, if that is not 0), oldest first, read in one snapshot."""
+        """Return where a prompt of the conversation begins, and its turns from there to `end`."""
         sql = "SELECT log_start, turn_start FROM conversations WHERE name = ?"
         row = db.execute(sql, [name]).fetchone()
         window = PromptWindow(*row) if row else PromptWindow()

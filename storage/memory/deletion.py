@@ -33,8 +33,7 @@ class DeletedTurn:
 
 
 def forget_conversation(db: Connection, name: str) -> None:
-    """Delete a conversation with all memories made from it, in the transaction that deletes its
-    turns."""
+    """Delete a conversation with all memories made from it, in a transaction."""
     rooms = _column(db, "SELECT room FROM conversations WHERE name = ?", name)
     db.execute("DELETE FROM conversations WHERE name = ?", [name])
     made = (
@@ -132,7 +131,6 @@ async def scrub(database: Database) -> None:
 
 
 def _column(db: Connection, sql: str, *values: str | int) -> set[Any]:
-    """Return the values of the only column of a query."""
     return {row[0] for row in db.execute(sql, values)}
 
 

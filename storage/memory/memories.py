@@ -214,8 +214,7 @@ class Memories(Repository):
     """
 
     async def add(self, memory: Memory) -> bool:
-        """Store a memory. A fact replaces the one of its key, unless that has greater confidence:
-        then return False."""
+        """Store a memory; return False if a fact of greater confidence has its key."""
         return await self._database.write(lambda db: _add(db, memory)) > 0
 
     async def latest(self, room: str, layer: MemoryKind, limit: int = _NO_LIMIT) -> list[Memory]:
@@ -230,13 +229,11 @@ class Memories(Repository):
     async def facts(
         self, room: str, subject: str | None = None, limit: int = _NO_LIMIT
     ) -> list[Memory]:
-        """Return the facts about one person, or all: those that were asked for first, then by
-        confidence, then the newest first."""
+        """Return the facts about one person, or all: those asked for first, then by confidence."""
         return await self._database.read(_facts, room, subject, limit)
 
     async def outside(self, room: str) -> list[Memory]:
-        """Return the facts of all rooms but one, those that were asked for first, then the newest
-        first."""
+        """Return the facts of all rooms but one: those asked for first, then the newest."""
         rows = await self._database.fetch_all(
             f"SELECT * FROM memories WHERE room <> ? AND layer = 'fact' AND {SEEN}"
             " ORDER BY manual DESC, id DESC LIMIT ?",
@@ -287,8 +284,7 @@ class Memories(Repository):
 
     @reads
     def backlog(self, db: Connection, room: str, notes: int) -> RoomBacklog:
-        """Return what waits for consolidation in a room, with at most `notes` notes, read in one
-        snapshot."""
+        """Return what waits for consolidation in a room, with at most `notes` notes."""
         row = db.execute(_PROGRESS, [room]).fetchone()
         marks = Watermarks(*row) if row else Watermarks(room)
         start = min(marks.summary, marks.episodes, marks.facts)
@@ -407,10 +403,7 @@ class Memories(Repository):
     def load_for_prompt(
         self, db: Connection, room: str, person: str, words: str, most: int
     ) -> RoomMemorySnapshot:
-        """Return a room's memory for a person's question, read in one snapshot.
-
-        At most `most` memories are searched by the `words` of the question.
-        """
+        """Return a room's memory for a person's question, with `most` that have its `words`."""
         sql = "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?"
         row = db.execute(sql, [room]).fetchone()
         text, turn = tuple(row) if row else ("", 0)
@@ -429,8 +422,7 @@ class Memories(Repository):
     def save_prompt_view(
         self, db: Connection, watermarks: Watermarks, text: str, turn: int
     ) -> bool:
-        """Set the text that prompts show from now on, and the newest turn at this time. Return
-        False if it is void."""
+        """Set the text of prompts from now on, and the newest turn. Return False if it is void."""
         if not _current(db, watermarks):
             return False
         sql = "UPDATE memory_rooms SET shown = ?, shown_turn = ? WHERE room = ?"
@@ -485,8 +477,7 @@ def _search(db: Connection, room: str, text: str, limit: int) -> list[tuple[Memo
 
 
 def _add(db: Connection, memory: Memory) -> int:
-    """Run `Memories.add` in a transaction; return the id, 0 if a fact of greater confidence is
-    kept."""
+    """Run `Memories.add` in a transaction; return the id, 0 if another fact is kept."""
     sql = _FACT if memory.layer == MemoryKind.FACT else _ADD
     begun, time = to_micros(memory.begun or memory.time), to_micros(memory.time)
     values = asdict(memory) | {"begun": begun, "time": time, "manual": int(memory.manual)}

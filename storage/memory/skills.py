@@ -19,8 +19,7 @@ _NEWEST_WEIGHT = 0.2  # weight of the newest use in the score, a moving average
 
 @dataclass(frozen=True, slots=True)
 class TaughtSkill:
-    """A skill that somebody has taught. `description` tells when to use it, `body` how. `score` is
-    from 0 to 1."""
+    """A taught skill: when to use it (`description`), how (`body`), and its score from 0 to 1."""
 
     name: str
     description: str
@@ -57,8 +56,7 @@ class SkillTable(Repository):
         return [TaughtSkill(*(row[field] for field in TaughtSkill.__slots__)) for row in rows]
 
     async def record_use(self, room: str, names: Collection[str], *, well: bool) -> None:
-        """Count one use of each of these skills in an answer, and whether that went well. Raises
-        Unavailable."""
+        """Count one use of each of these skills, and whether the answer went well."""
         rows = [
             {"room": room, "name": name, "well": float(well), "new": _NEWEST_WEIGHT}
             for name in names
@@ -73,8 +71,7 @@ class SkillTable(Repository):
         )
 
     async def scores(self, room: str) -> dict[str, tuple[int, float]]:
-        """Return uses and score of those skills of a room that were used, by name. Raises
-        Unavailable."""
+        """Return uses and score of those skills of a room that were used, by name."""
         sql = "SELECT name, uses, score FROM skills WHERE room = ? AND uses > 0 ORDER BY name"
         rows = await self._database.fetch_all(sql, [room])
         return {row["name"]: (row["uses"], row["score"]) for row in rows}

@@ -29,8 +29,7 @@ class AuditEntry:
 
 
 class AuditLog(Repository):
-    """The audit log in a database. Rows are only ever added; they are changed only to remove the
-    names of people who are forgotten."""
+    """The audit log, to which rows are only added; only the names of the forgotten are removed."""
 
     @writes
     def add(self, db: Connection, entry: AuditEntry) -> None:

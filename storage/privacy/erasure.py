@@ -98,8 +98,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class NamedPerson:
-    """Everybody with a nick, or an account, on one network or (None) on all: for the operator, who
-    is responsible for the choice."""
+    """Everybody with a nick or an account, on one network or (None) on all: for the operator."""
 
     network: str | None
     nick: str | None = None
@@ -309,8 +308,7 @@ async def _carry_out(log: ChatLog, data: Path, erasure: PendingErasure) -> bool:
 async def _forget_elsewhere(
     pending: PendingErasures, database: Database, data: Path, erasure: PendingErasure
 ) -> PendingErasure:
-    """Do the steps outside the log's store. A step that fails is kept for later, without keeping
-    the others from being done."""
+    """Do the steps outside the log's store; one that fails is kept for later."""
     others = await database.neighbours(data)
     for step in erasure.steps:
         try:
@@ -367,8 +365,7 @@ async def _events_of(log: ChatLog, person: Person | NamedPerson) -> list[Event]:
 
 
 async def _replies(log: ChatLog, ids: frozenset[int]) -> set[int]:
-    """Return the ids of the bot's lines that answer these events, quote them, or follow them in a
-    private conversation."""
+    """Return the ids of the bot's lines that answer, quote or in private follow these events."""
     if not ids:
         return set()
     quoting = await log.read(answers_quoting, ids)

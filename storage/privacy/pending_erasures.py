@@ -88,8 +88,7 @@ class PendingErasures(Repository):
         return left
 
     async def make_nameless(self, erasure_id: int) -> None:
-        """Remove the person's names and ids from the row; the remaining work, rewriting the file,
-        needs none of them."""
+        """Remove the person's names and ids, which rewriting the file does not need."""
         await self._database.execute(_NAMELESS, [b"", erasure_id])
 
     @writes
@@ -109,10 +108,9 @@ async def erasure_lock(
 ) -> AsyncIterator[None]:
     """Hold the lock on the erasures of the log in `database`.
 
-    With SQLite it is the lock of a file in the folder `data`. With PostgreSQL it is an advisory
-    lock, because the processes may be on several machines; the server releases it when the
-    connection ends. Raises Unavailable when another process still holds it after `patience`
-    seconds.
+    It is that of a file in the folder `data` or, as processes may be on several machines, an
+    advisory lock of PostgreSQL, which ends with the connection. Raises Unavailable when another
+    process still holds it after `patience` seconds.
     """
     if isinstance(database.address, PostgresSchema):
         from storage.db.postgres.backend import session_lock  # needs the extra

@@ -169,8 +169,8 @@ class Jobs(Repository):
             return _job(row) if row else None
 
     async def finish(self, job: Job, result: object = None) -> bool:
-        """Mark a claimed job as done, which makes those that wait for it pending. Return False if
-        the job no longer was the caller's."""
+        """Mark a claimed job as done, and those that wait for it as pending. Return False if it no
+        longer was the caller's."""
         ended = await self._finish(job, json.dumps(result))
         self.changed.set()
         return ended
@@ -247,8 +247,7 @@ class Jobs(Repository):
         return await self._database.execute(sql, [job_id]) > 0
 
     async def resume(self, job_id: int) -> bool:
-        """Make a paused job, or one that is not due yet, run as soon as possible; return False if
-        there is no such job."""
+        """Have a paused job, or one not yet due, run as soon as possible; return False for none."""
         found = await self._database.execute(
             "UPDATE jobs SET state = 'pending', run_at = ? WHERE id = ?"
             " AND state IN ('paused', 'pending')",
@@ -259,8 +258,7 @@ class Jobs(Repository):
 
     @writes
     def drop(self, db: Connection, job_id: int) -> bool:
-        """Delete a job in any state, and fail all that wait for it; return False if there is no
-        such job."""
+        """Delete a job in any state, and fail all that wait for it; return False for none."""
         _fail_below(db, job_id, self._now())
         return db.execute("DELETE FROM jobs WHERE id = ?", [job_id]).rowcount > 0
 
@@ -279,8 +277,7 @@ class Jobs(Repository):
         return json.loads(row["result"]) if row and row["result"] else None
 
     async def next_due(self, kinds: Collection[str], after: datetime) -> datetime | None:
-        """Return the earliest time later than `after` at which a pending job of these kinds is due,
-        None if there is none."""
+        """Return the earliest time after `after` at which a job of these kinds is due, if any."""
         row = await self._database.fetch_one(
             "SELECT min(run_at) AS due FROM jobs WHERE state = 'pending' AND run_at > ?"
             " AND kind IN (SELECT value FROM json_each(?))",
@@ -296,8 +293,7 @@ class Jobs(Repository):
         await self._take_back(datetime.max.replace(tzinfo=UTC), worker)
 
     async def sweep(self, now: datetime) -> None:
-        """Fail attempts whose lease has expired, and delete jobs that have been over for a day (if
-        done) or three."""
+        """Fail attempts whose lease has expired, and delete jobs a day (if done) or three after."""
         await self._take_back(now, None)
         await self._database.execute(
             "DELETE FROM jobs WHERE state = 'done' AND finished <= ?"
@@ -380,8 +376,7 @@ class CronRuns(Repository):
 
 
 def _release(db: Connection, job: Job, **changes: str | int) -> bool:
-    """Change columns of a claimed job and end its lease; return False if it no longer was the
-    caller's."""
+    """Change columns of a claimed job and end its lease; False if it no longer is the caller's."""
     # `claims` is the fencing token: it has grown if another worker has claimed the job since.
     columns = ", ".join(f"{name} = :{name}" for name in changes)
     cursor = db.execute(

@@ -17,8 +17,7 @@ from storage.db.database import Connection, Repository, from_micros, to_micros, 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A pending message, the place where to say it, and the ids of the log lines that it
-    repeats."""
+    """A pending message, its place, and the ids of the log lines that it repeats."""
 
     id: int
     place: Place
@@ -28,8 +27,7 @@ class OutgoingMessage:
 
 @dataclass(frozen=True, slots=True)
 class PlaceLimits:
-    """The limits of what models send to one place by themselves: so many messages `a_day`, each
-    after a `pause`."""
+    """The limits of what models send to a place by themselves: `a_day`, each after a `pause`."""
 
     pause: timedelta
     a_day: int
@@ -144,8 +142,7 @@ class PeerQuestions(Repository):
         await self._database.execute("DELETE FROM peer_questions WHERE id = ?", [question_id])
 
     async def unanswered(self, tendril: str) -> Mapping[int, str]:
-        """Return the texts of the questions to a tendril that have no answer, by id, oldest
-        first."""
+        """Return the unanswered questions to a tendril by id, oldest first."""
         rows = await self._database.fetch_all(
             "SELECT id, question FROM peer_questions"
             " WHERE tendril = ? AND answer IS NULL ORDER BY id",
@@ -164,8 +161,7 @@ class PeerQuestions(Repository):
         await self._database.execute(sql, [text, question_id])
 
     async def answer_taken(self, tendril: str, text: str) -> None:
-        """Store `text` as the answer to all questions that an earlier process of a tendril took and
-        did not answer."""
+        """Answer all questions that an earlier process of a tendril took with the same `text`."""
         await self._database.execute(
             "UPDATE peer_questions SET answer = ?"
             " WHERE tendril = ? AND taken = 1 AND answer IS NULL",

@@ -19,8 +19,7 @@ MAX_REMINDERS, MOST_THERE = 20, 100
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of a reminder: a services account or, without one, a nick with its user name and
-    host."""
+    """The owner of a reminder: a services account, else a nick with user name and host."""
 
     network: str
     nick: str
@@ -84,8 +83,7 @@ class PersonalRows(Repository):
         await self._database.execute(sql, [json.dumps(list(question_event_ids))])
 
     async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
-        """Delete all rows under a nick, an account or both, on one network or on all; return how
-        many."""
+        """Delete all rows under a nick, an account or both, on one network or all; count them."""
         return await self._database.execute(
             f"DELETE FROM {self.table} WHERE (CAST(?1 AS TEXT) IS NULL OR network = ?1)"
             " AND (CAST(?2 AS TEXT) IS NULL OR nick = CAST(?2 AS CITEXT))"
@@ -165,8 +163,7 @@ MOST_FROM_ONE, MOST_FOR_ONE = 3, 10
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """A message of `sender` to a `recipient`, as they were seen last, asked for in `place` by the
-    event `question_event_id`."""
+    """A message of `sender` to a `recipient`, asked for in `place` by a question in the log."""
 
     recipient: Owner
     sender: str
@@ -205,8 +202,7 @@ class Tells(PersonalRows):
         return await self._database.execute(sql, values) > 0
 
     async def awaited(self) -> set[tuple[str, str]]:
-        """Return the networks of all recipients, with the account as "~ACCOUNT" or the nick, in
-        lower case."""
+        """Return the networks and folded names (a nick, or "~ACCOUNT") of all recipients."""
         rows = await self._database.fetch_all("SELECT DISTINCT network, nick, account FROM tells")
         return {
             (

@@ -119,8 +119,7 @@ class Reports(Repository):
     async def add(
         self, place: Place, owner: Owner, person: str, asked: int, question: str, scope: Scope
     ) -> str | None:
-        """Store an open report without content, and return its id; None if the person has an open
-        one, or the network `MAX_OPEN`."""
+        """Store an open, empty report; return its id, or None if there are too many open ones."""
         token = secrets.token_urlsafe(18)
         known = (
             None if scope.places is None else sorted([p.network, p.channel] for p in scope.places)
@@ -149,8 +148,7 @@ class Reports(Repository):
         return [_report(row) for row in await self._database.fetch_all(sql, [person, limit])]
 
     async def save(self, report: Report, content: ReportContent, *, ends: bool = False) -> bool:
-        """Store the content of an open report, which `ends` with it; return False if it is not open
-        any more, or has changed since it was read."""
+        """Store the content of an open report, which may end; False if it has changed meanwhile."""
         sql = (
             "UPDATE reports SET content = ?, is_open = ?"
             " WHERE id = ? AND version = ? AND is_open = 1"
@@ -164,8 +162,7 @@ class Reports(Repository):
         return await self._database.execute(sql, [place.network, place.channel])
 
     async def expire(self, days_of: Callable[[Place], int], now: datetime) -> None:
-        """Remove the reports that are older than the days for which the log of their place is kept
-        (0: for ever)."""
+        """Remove the reports that are older than their place's log may be."""
         found = await self._database.fetch_all("SELECT DISTINCT network, channel FROM reports")
         for place in (Place(row["network"], row["channel"]) for row in found):
             if days := days_of(place):
@@ -175,8 +172,7 @@ class Reports(Repository):
 
     @writes
     def prune(self, db: Connection) -> None:
-        """Remove what depends on lines that are no longer in the log: claims, topics, and the
-        reports whose question is gone."""
+        """Remove claims, topics and reports that depend on lines no longer in the log."""
         for row in db.execute("SELECT * FROM reports").fetchall():
             report = _report(row)
             asked = report.question_event_id

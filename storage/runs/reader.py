@@ -156,7 +156,6 @@ async def spending(
 
 
 async def _runs(place: Path | PostgresSchema, sql: str, *values: str | int) -> list[RunRecord]:
-    """Return the runs of all tendrils that a query finds, without steps."""
     found = await _all_rows(place, sql, *values)
     return [_run(tendril, row) for tendril, rows in found.items() for row in rows]
 

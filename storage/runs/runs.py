@@ -174,8 +174,7 @@ class Runs(Repository):
         return await self._database.execute(sql)
 
     async def expire(self, now: datetime, days: int) -> None:
-        """Delete closed runs that are older than `days` (with 0 none is too old), and those that
-        are not among the newest 20,000."""
+        """Delete closed runs older than `days` (0: any), or beyond the newest 20,000."""
         oldest = to_micros(now - timedelta(days=days)) if days else -1
         await self._database.execute(
             "DELETE FROM runs WHERE outcome != 'running' AND (started < ? OR id <="

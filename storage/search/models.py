@@ -37,8 +37,7 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class MatchSnippet:
-    """The part of a line that shows why it was found. `marks` are the ranges of `text` to
-    highlight, as (start, end), in order and disjoint."""
+    """The part of a line that shows why it was found; `marks` are ranges of `text`, in order."""
 
     text: str
     marks: tuple[tuple[int, int], ...] = ()

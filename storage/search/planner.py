@@ -69,8 +69,7 @@ class LineConditions:
         )
 
     def tags(self) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-        """Return the groups of tags of which a line must have one each, and the tags that exclude
-        it."""
+        """Return groups of tags of which a line must have one each, and those that exclude it."""
         types = self.query.types or frozenset()
         include: list[tuple[str, ...]] = []
         exclude = [log_index.nick_tag(nick) for nick in self._excluded_nicks]
@@ -123,8 +122,7 @@ class ClausePlan:
             Matcher(excluded_words) if excluded_words and not self._words else None
         )
         self.scans_partition = any(term.kind is TermKind.PREFIX for term in clause.include)
-        """True if reading a range of a partition takes as long as reading all of it: the clause has
-        a prefix."""
+        """True if a range of a partition takes as long as all of it: there is a prefix."""
         needs_check = (
             self._included_parts or self._excluded_parts or self._excluded_words or not self._words
         )

@@ -112,7 +112,6 @@ class ParsedQuery:
         return tuple(dict.fromkeys(term for clause in self.clauses for term in clause.include))
 
     def __bool__(self) -> bool:
-        """Return True if anything was asked for."""
         return self != ParsedQuery()
 
 
@@ -210,8 +209,7 @@ class _Reader:
         self._clauses[-1] = replace(self._clauses[-1], **{into: tuple(dict.fromkeys(terms))})
 
     def _take_filter(self, kind: str | None, value: str, minus: bool) -> bool:
-        """Consume a token as a filter; return False if it is none, or has a value that makes no
-        sense."""
+        """Consume a token as a filter; return False if it is none, or makes no sense."""
         if kind is None or not value:
             return False
         if kind in ("nick", "channel"):
@@ -234,8 +232,8 @@ class _Reader:
 
 
 def _span(value: str, zone: tzinfo) -> tuple[datetime, datetime]:
-    """Return the start and the exclusive end of a year, month or day, in UTC; for a time both are
-    that time. Raises ValueError and OverflowError."""
+    """Return start and exclusive end, in UTC, of a year, month, day or (both equal) time. Raises
+    ValueError and OverflowError."""
     match = _MOMENT.fullmatch(value)
     if match is None:
         moment = datetime.fromisoformat(value)

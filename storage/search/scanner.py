@@ -127,8 +127,7 @@ class ResultScanner:
         return ResultWindow(rows, self.first, more=False, timed_out=False)
 
     def read_again(self, top: int, bottom: int) -> ResultWindow:
-        """Return the whole of a window that was read before, from `top` to `bottom`, without a time
-        limit."""
+        """Return a window that was read before, from `top` to `bottom`, without a time limit."""
         rows = [
             row
             for piece in self._pieces(max(bottom, self.first), top, _IDS_PER_READ)
@@ -137,8 +136,7 @@ class ResultScanner:
         return ResultWindow(rows, bottom, more=bottom > self.first, timed_out=False)
 
     def count(self, top: int, counts: LineCounts) -> bool:
-        """Add the matching lines with ids up to `top` to `counts`; return False if time was over
-        before all were counted."""
+        """Add the matching lines with ids up to `top` to `counts`; False if time was over."""
         exact = all(plan.index_exact for plan in self._plans)
         end = self._pace.clock() + self._pace.counting_budget
         for piece in self._pieces(self.first, top, _IDS_PER_COUNT):
@@ -152,8 +150,7 @@ class ResultScanner:
         return True
 
     def _pieces(self, bottom: int, top: int, at_once: int) -> Iterator[_Batch]:
-        """Yield the candidates between two ids, piece by piece, newest first, at most `at_once` of
-        them."""
+        """Yield the candidates between two ids in pieces of at most `at_once`, newest first."""
         width = self._first_width
         looked_at = 0.0
         end = min(top, self._last)
@@ -178,8 +175,7 @@ class ResultScanner:
             end = reached - 1
 
     def _ranges(self, bottom: int, end: int, width: int) -> Sequence[IdRange]:
-        """Return the ranges of the piece that ends at `end`, newest first, one in each partition.
-        Together they have `width` ids."""
+        """Return the ranges, with `width` ids, of the piece that ends at `end`, newest first."""
         ranges: list[IdRange] = []
         for number in self._partitions:
             begin = max(bottom, number << PARTITION_BITS)
@@ -195,8 +191,7 @@ class ResultScanner:
         return ranges
 
     def _ids(self, ranges: Sequence[IdRange], limit: int) -> tuple[Sequence[int], int]:
-        """Return the candidate ids of a piece for any of the plans, and the id down to which they
-        are complete."""
+        """Return the candidates of a piece for any plan, and down to which id they are complete."""
         reached = ranges[-1].first
         lists = []
         for plan in self._plans:

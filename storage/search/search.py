@@ -104,8 +104,7 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
 
 
 def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:
-    """Return the cursor of the page that follows `seen` lines of a window, None if there is no
-    such page."""
+    """Return the cursor of the page after `seen` lines of a window, None if there is none."""
     if seen < len(window.rows):
         if order is Order.TIME:
             return _Cursor(window.rows[seen - 1]["id"] - 1)

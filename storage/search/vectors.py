@@ -204,8 +204,7 @@ class VectorIndex(Repository):
         return lines
 
     async def add(self, lines: Iterable[LineText], made: Mapping[str, Sequence[float]]) -> None:
-        """Store the vectors of lines, `made` of their texts. A line that was deleted in the
-        meantime, or follows one that was, is left out."""
+        """Store the vectors of lines, `made` of their texts, except of those deleted meanwhile."""
         rows = [
             [
                 encode(made[line.text]),

@@ -68,8 +68,7 @@ class Fts5Index:
     def ids(
         self, connection: Connection, ranges: Sequence[IdRange], wanted: IndexQuery
     ) -> list[int]:
-        """Return at most `wanted.limit` candidate ids from `ranges`, which are in the order wanted,
-        by default newest first."""
+        """Return at most `wanted.limit` candidate ids from `ranges`, which are in its order."""
         match, parts = wanted.match, wanted.parts
         # What may have the parts, as hits are checked against the text. Without positions FTS5
         # allows no phrase of several trigrams, only their conjunction, and evenly spaced ones of a
@@ -127,7 +126,6 @@ def _texts(lines: Sequence[IndexedLine]) -> list[tuple[int, str]]:
 
 
 def _expression(match: WordMatch) -> str:
-    """Return the MATCH expression for `words_N`."""
     # Each term names its column: else what people type could match the tags.
     wanted = [f"text : ({_any(map(_phrase, group))})" for group in match.words]
     wanted += [f"tags : ({_any(map(_quote, group))})" for group in match.tags]

@@ -42,7 +42,6 @@ class TsvectorIndex:
     """The full-text index as tables of tsvectors."""
 
     def add(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
-        """Index lines in the transaction that stores them, creating the partition if necessary."""
         if not connection.execute(_EXISTS, [f"words_{number}"]).fetchone()[0]:
             connection.execute(_TABLE.format(number))
             for index in _INDEXES:
@@ -67,14 +66,12 @@ class TsvectorIndex:
         return False
 
     def drop(self, connection: Connection, number: int) -> None:
-        """Drop the table of a partition."""
         connection.execute(f"DROP TABLE words_{number}")
 
     def ids(
         self, connection: Connection, ranges: Sequence[IdRange], wanted: IndexQuery
     ) -> list[int]:
-        """Return at most `wanted.limit` ids from `ranges`, which are in the order wanted, in one
-        query."""
+        """Return at most `wanted.limit` ids from `ranges`, which are in the wanted order."""
         where, values = "", []
         if wanted.match:
             where, values = " AND words @@ CAST(? AS tsquery)", [_query(wanted.match)]
@@ -91,7 +88,6 @@ class TsvectorIndex:
         return [row[0] for row in connection.execute(sql, bound)]
 
     def count(self, connection: Connection, number: int, match: WordMatch, most: int) -> int:
-        """Count the matching lines of a partition, up to `most`."""
         rows = connection.execute(
             f"SELECT count(*) FROM (SELECT 1 FROM words_{number}"
             " WHERE words @@ CAST(? AS tsquery) LIMIT ?) AS found",

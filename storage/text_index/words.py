@@ -36,8 +36,7 @@ def fold(text: str) -> str:
 
 
 def fold_with_offsets(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text in lower case, without accents, and for each character of the result its index
-    in the original: folding may change the length of a text."""
+    """Return a text folded, and for each character of the result its index in the original."""
     if text.isascii():
         return text.lower(), range(len(text))
     plain: list[str] = []

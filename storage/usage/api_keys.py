@@ -77,8 +77,7 @@ class Keys(Repository):
         return secret
 
     async def change(self, key: Key) -> bool:
-        """Give the issued key called like `key` the limits of `key`; return False if there is
-        none."""
+        """Give the issued key of a name the limits of `key`; return False if there is none."""
         changed = ", ".join(f"{each} = :{each}" for each in _LIMITS)
         sql = f"UPDATE keys SET {changed} WHERE name = :name AND revoked IS NULL AND launch = 0"
         return await self._database.execute(sql, _limits(key)) > 0

@@ -50,7 +50,6 @@ class TokenUsage:
     cached: int = 0
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
-        """Add the usage of another request."""
         prompt, completion = self.prompt + other.prompt, self.completion + other.completion
         return TokenUsage(prompt, completion, self.cached + other.cached)
 
@@ -113,7 +112,6 @@ class UsageAmount:
         return self.prompt + self.completion
 
     def __add__(self, other: UsageAmount) -> UsageAmount:
-        """Return the sum of both."""
         names = UsageAmount.__slots__
         return UsageAmount(*(getattr(self, name) + getattr(other, name) for name in names))
 
@@ -152,8 +150,7 @@ class UsageTable(Repository):
 
 @dataclass(frozen=True, slots=True)
 class SpenderKey:
-    """The key of an amount of a spending budget: UTC day, tendril, model, and the pseudonyms of
-    channel and person, "" where there is none."""
+    """A spending budget's key: UTC day, tendril, model, pseudonyms of channel and person or ""."""
 
     day: date
     tendril: str

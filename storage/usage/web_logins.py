@@ -27,11 +27,7 @@ class WebLogins(Repository):
 
     @writes
     def add(self, db: Connection, token_fingerprint: str) -> str:
-        """Add a login and return its secret, for the cookie.
-
-        `token_fingerprint` identifies the token by which the person has logged in. Raises
-        Unavailable.
-        """
+        """Add a login with the fingerprint of its token; return its secret, for the cookie."""
         secret, now = secrets.token_urlsafe(32), self._now()
         db.execute("DELETE FROM web_logins WHERE expires <= ?", [to_micros(now)])
         # Room for one more. The lifetime is constant, so the order of expiry is that of age.
@@ -45,8 +41,7 @@ class WebLogins(Repository):
         return secret
 
     async def token_fingerprint_of(self, secret: str) -> str | None:
-        """Return the fingerprint of the token of a login, None if the login has ended. Raises
-        Unavailable."""
+        """Return the fingerprint of the token of a login, None if the login has ended."""
         sql = "SELECT proof FROM web_logins WHERE id = ? AND expires > ?"
         row = await self._database.fetch_one(sql, [_id(secret), to_micros(self._now())])
         return None if row is None else str(row["proof"])

@@ -142,7 +142,6 @@ class HttpConnection(asyncio.Protocol):
     # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
@@ -221,7 +220,6 @@ class HttpConnection(asyncio.Protocol):
         self._transport.write(request)
 
     async def _wait_for_data(self) -> None:
-        """Wait until something arrives or the connection ends; raise the problem that ended it."""
         if self._problem is not None:
             raise self._problem
         self._heard = self._loop.time()

@@ -98,7 +98,6 @@ class _Server(uvicorn.Server):
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Let `serve` end."""
         self.should_exit = True
         self._stopping.set()
 
@@ -223,7 +222,6 @@ class LimitedProtocol(HttpToolsProtocol):
         self._start_timer(_Stage.HEADER)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers and forget the connection."""
         self._forget()
         super().connection_lost(exc)
 
@@ -265,7 +263,6 @@ class LimitedProtocol(HttpToolsProtocol):
     # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
         super().on_message_begin()
         self._stage = _Stage.HEADER
         self._unparsed = 0
@@ -285,7 +282,6 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Pass a piece of the body on."""
         self._unparsed = 0
         super().on_body(body)
 

@@ -201,8 +201,6 @@ class PostgresBackend:
     async def read(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `work` on one snapshot, in a thread, and return its result."""
-
         def run() -> T:
             with self._readers.connection() as raw, raw.transaction():
                 return work(PostgresConnection(raw), *args, **kwargs)
@@ -217,15 +215,12 @@ class PostgresBackend:
         return result
 
     def exclusive(self) -> AbstractAsyncContextManager[None]:
-        """Hold the lock of the schema inside the context."""
         return session_lock(self._address, "", self._patience)
 
     async def sync(self) -> None:
         """Do nothing, because every commit is durable."""
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
-        """Run a statement that is not allowed inside a transaction, and return its rows."""
-
         def run() -> list[Row]:
             with self._writers.connection() as raw:
                 cursor = raw.execute(statement.encode())
@@ -350,10 +345,7 @@ def _pool(address: PostgresSchema, patience: float, *, read_only: bool, size: in
 
 
 def _conninfo(address: PostgresSchema, patience: float | None = None) -> str:
-    """Return the connection string, with the search path and the other settings of a session.
-
-    `patience` in seconds becomes the timeout of locks, advisory ones included.
-    """
+    """Return the connection string of a session; `patience` is the timeout of locks, in seconds."""
     options = f'{_SESSION_OPTIONS} -c search_path="{address.schema}",public'
     if patience is not None:
         options += f" -c lock_timeout={int(patience * 1000)}"

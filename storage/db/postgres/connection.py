@@ -67,7 +67,6 @@ def translate(sql: str) -> bytes:
 
 
 def _named(values: Values) -> Values:
-    """Return the values of `?1`, `?2`, ... under the names that `translate` gives them."""
     if isinstance(values, Mapping):
         return values
     return {f"p{number}": value for number, value in enumerate(values, 1)}
@@ -104,7 +103,6 @@ class PostgresRow(tuple[Any, ...]):
         return f"<PostgresRow of {', '.join(self.places)}>"
 
     def keys(self) -> list[str]:
-        """Return the names of the columns."""
         return list(self.places)
 
 
@@ -159,7 +157,6 @@ class PostgresConnection:
         self.raw = connection
 
     def execute(self, sql: str, values: Values = (), /) -> psycopg.Cursor[Any]:
-        """Run a statement."""
         query = translate(sql)
         return self.raw.execute(query, _named(values) if b"%(p1)s" in query else values)
 
@@ -172,8 +169,7 @@ class PostgresConnection:
         return cursor
 
     def insert_rows(self, into: str, rows: Sequence[Sequence[Any]], /) -> None:
-        """Insert rows, by COPY if there are many: it costs one more round trip, but not a statement
-        for each row."""
+        """Insert rows, by COPY if there are many, as that costs one more round trip."""
         if len(rows) >= _MIN_ROWS_FOR_COPY:
             with self.raw.cursor().copy(f"COPY {into} FROM STDIN".encode()) as copy:
                 for row in rows:

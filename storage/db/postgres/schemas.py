@@ -116,10 +116,7 @@ def is_in_use(address: PostgresSchema) -> bool:
 def read_schemas(
     address: PostgresSchema, table: str, query: str, values: Values
 ) -> dict[str, Sequence[Row]]:
-    """Return the rows of a query by store, for each store that has the `table`. Blocks.
-
-    If the database cannot be read, the result has only the stores read so far.
-    """
+    """Return the rows of a query by store, as far as they have the `table` and can be read."""
     found: dict[str, Sequence[Row]] = {}
     with suppress(Unavailable), _open(address.url) as connection:
         for (schema,) in connection.execute(SCHEMAS_WITH, [PREFIX, table]).fetchall():
@@ -133,7 +130,6 @@ def read_schemas(
 def _open(
     url: str, failed: str = "the database cannot be read", advice: str = ""
 ) -> Iterator[PostgresConnection]:
-    """Open a connection in autocommit mode; its errors are raised as Unavailable."""
     try:
         with psycopg.connect(
             url, autocommit=True, row_factory=row_factory, connect_timeout=_CONNECT_TIMEOUT
