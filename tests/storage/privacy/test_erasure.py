@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -19,14 +18,14 @@ from storage.chat_log.event_table import answers_quoting, quoted_lines
 from storage.db.database import Database, other_files
 from storage.db.secure_delete import secure_delete
 from storage.log import ChatLog, Query
-from storage.memory.conversations import Conversations, Message, Turn
+from storage.memory.conversations import Conversations, Turn
 from storage.memory.skills import SkillTable, TaughtSkill
 from storage.privacy.erasure import Forgotten, NamedPerson, Person, count, forget
-from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
 from storage.queues.reminders import Reminder, Reminders
 from storage.runs.runs import Run, Runs
 from storage.usage.usage import Spending, TokenSpend, UsageAmount
+from tests.kit.forgetting import FILES, LINES, PERSON, fill, leftovers
 from tests.kit.lines import NOON
 from tests.kit.lines import said as line
 from tests.kit.stores import SqliteStores, Stores
@@ -49,56 +48,21 @@ async def texts(log: ChatLog) -> list[str]:
     return [event.text for event in await log.find(Query(scope=EVERYTHING, limit=1_000))]
 
 
-def turn(anchor: int, *contents: str, quotes: Sequence[int] = ()) -> Turn:
-    """A question, what a tool found, which `quotes` lines of the log, and the answer."""
-    roles = ["user", "tool", "assistant"]
-    messages: list[Message] = [
-        {"role": role, "content": content} for role, content in zip(roles, contents, strict=False)
-    ]
-    messages[1]["quotes"] = quotes
-    return Turn(anchor, NOON, tuple(messages))
-
-
 @pytest.mark.slow
 async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Path) -> None:
-    files = SqliteStores(tmp_path)
-    async with Database.open(files("irc")) as database, ChatLog.open(database) as log:
-        ids = []
-        for number in range(300):  # so that pages fill, divide and come free
-            ids += await stored(log, said(f"{SECRET} number {number}", number, user="~ada"))
-            await stored(log, said(f"others speak {number}", number, nick="bob", user="~bob"))
-        (asked,) = await stored(log, said(f".terrarium what is {SECRET}", 400))
-        await stored(
-            log, said(f"ada: {SECRET} is a word", 401, nick="Terra", own=True, reply_to=asked)
-        )
-        memory = Conversations(database)
-        await memory.add("irc/#frogs/ada", turn(asked, f"what is {SECRET}", f"{SECRET}!"))
-        quoted = f"[2026-05-01 12:07:00] <ada> {SECRET} number 7"
-        asking = turn(1, "what did ada say?", quoted, "A word.", quotes=[ids[7]])
-        await memory.add("irc/#frogs/bob", asking)
-        await memory.add("irc/#frogs/bob", turn(2, "and now?", "", "Nothing."))
-        hour = timedelta(hours=1)
-        place = Place("irc", "#frogs")
-        await Pastes(database).add(place, "bob", f"She said {SECRET}.", (), hour, ids[:2])
-        async with Database.open(tmp_path / "outbox.db") as outbox:
-            await Outbox(outbox).put("k", place, f"Of today: {SECRET} number 3", quotes=ids[3:4])
-        async with Database.open(tmp_path / "web.db") as web:
-            asking = turn(0, "ada?", quoted, "Hm.", quotes=[ids[7]])
-            await Conversations(web).add("browser/1", asking)
-        (tmp_path / "usage.db").write_bytes(b"somebody else's")
-        assert SECRET.encode() in files.raw()
-
-        others = other_files(tmp_path, tmp_path / "irc.db")
-        gone = await forget(log, ADA, tmp_path)
-
-        assert gone == Forgotten(events=301)
-        assert [path.name for path in others] == ["outbox.db", "web.db"]
-        assert SECRET.encode() not in files.raw()
-        assert SECRET[:12].encode() not in files.raw()
-        assert await texts(log) == [f"others speak {number}" for number in range(300)]
-        (kept,) = await memory.turns("irc/#frogs/bob")
+    await fill(tmp_path)  # so much that pages fill, divide and come free
+    (tmp_path / "usage.db").write_bytes(b"somebody else's")
+    others = other_files(tmp_path, tmp_path / "irc.db")
+    assert [path.name for path in others] == sorted([*FILES, "outbox.db"])
+    assert {each.split(":")[0] for each in leftovers(tmp_path)} > {path.name for path in others}
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+        gone = await forget(log, PERSON, tmp_path)
+        assert gone == Forgotten(events=LINES + 1)
+        assert leftovers(tmp_path) == []
+        assert await texts(log) == [f"others speak of {number}" for number in range(LINES)]
+        (kept,) = await Conversations(database).turns("irc/#frogs/bob")
         assert kept.messages[0]["content"] == "and now?"
-    assert SECRET.encode() not in files.raw()
+    assert leftovers(tmp_path) == []
     with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
@@ -145,34 +109,25 @@ async def test_a_borrowed_nick_erases_nothing(tmp_path: Path, log: ChatLog) -> N
     assert len(await texts(log)) == 2
 
 
-async def test_an_account_takes_along_what_it_said_under_any_nick(
+async def test_an_account_takes_along_its_nicks_and_who_keeps_the_file_any_nick_or_account(
     tmp_path: Path, log: ChatLog
 ) -> None:
     await stored(
         log,
         said("one", account="ada", nick="ada_", host="elsewhere.example"),
         said("two", account=None),
-        said("three", account="bob"),
+        said("three", account="bobby", nick="bob"),
         said("four", account=None, nick="ada_"),
         said("five", account="ada", network="oftc"),
+        said("six", nick="ADA", host="a.example", account="cid"),
     )
-    gone = await forget(log, replace(ADA, account="ada"), tmp_path)
-    assert gone.events == 2
-    assert await texts(log) == ["three", "four", "five"]
-
-
-async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(
-    tmp_path: Path, log: ChatLog
-) -> None:
-    await stored(
-        log,
-        said("one", nick="ADA", host="a.example"),
-        said("two", network="oftc"),
-        said("three", nick="bob", account="bobby"),
-    )
-    assert (await forget(log, NamedPerson("irc", nick="ada"), tmp_path)).events == 1
-    assert (await forget(log, NamedPerson(None, account="bobby"), tmp_path)).events == 1
-    assert await texts(log) == ["two"]
+    for person, events, left in (
+        (replace(ADA, account="ada"), 2, ["three", "four", "five", "six"]),
+        (NamedPerson("irc", nick="ada"), 1, ["three", "four", "five"]),
+        (NamedPerson(None, account="bobby"), 1, ["four", "five"]),
+    ):
+        assert (await forget(log, person, tmp_path)).events == events
+        assert await texts(log) == left
 
 
 async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(

@@ -59,16 +59,14 @@ async def test_one_that_has_run_out_is_the_next_ones_with_a_higher_fence(two: Tw
     assert not await two.one.acquire(NAMES, LONG)
 
 
-async def test_one_that_has_run_out_and_that_nobody_took_is_renewed(two: Two) -> None:
+async def test_one_that_has_run_out_is_renewed_and_one_that_is_let_go_is_taken_at_once(
+    two: Two,
+) -> None:
     assert await two.one.acquire(NAMES, OVER)
     assert not any(lease.is_held for lease in await two.other.find("irc/"))
     await two.one.renew({}, LONG)
     assert all(lease.is_held for lease in await two.other.find("irc/"))
     assert not await two.other.acquire(NAMES, LONG)
-
-
-async def test_one_that_is_let_go_can_be_taken_at_once(two: Two) -> None:
-    assert await two.one.acquire(NAMES, LONG)
     await two.one.release()
     assert await two.other.acquire(NAMES, LONG)
     await two.one.release()

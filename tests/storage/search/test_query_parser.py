@@ -35,6 +35,8 @@ def test_words_must_all_occur_and_alternatives_are_clauses() -> None:
     assert read("frogs AND awake").clauses == (both,)
     assert read("frogs awake or toads").clauses == (both, Clause(include=(word("toads"),)))
     assert read("or frogs or").clauses == (Clause(include=(word("frogs"),)),)
+    for text in ("-frogs", "not frogs", "NOT frogs"):  # must not occur
+        assert read(text).clauses == (Clause(exclude=(word("frogs"),)),)
 
 
 def test_words_that_are_alternatives_by_mode_may_be_joined_all_the_same() -> None:
@@ -44,11 +46,6 @@ def test_words_that_are_alternatives_by_mode_may_be_joined_all_the_same() -> Non
     assert read("frogs and toads", Mode.OR).clauses == (Clause((frogs, toads)),)
     without_newts = (Clause((frogs,), newts), Clause((toads,), newts))
     assert read("frogs -newts toads", Mode.OR).clauses == without_newts
-
-
-@pytest.mark.parametrize("text", ["-frogs", "not frogs", "NOT frogs"])
-def test_what_must_not_occur_is_said_by_a_minus_or_by_not(text: str) -> None:
-    assert read(text).clauses == (Clause(exclude=(word("frogs"),)),)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +88,7 @@ def test_filters_are_taken_out_of_the_words() -> None:
     assert parsed.terms == (word("frogs"),)
 
 
-def test_times_are_days_months_years_or_moments_of_a_zone() -> None:
+def test_times_are_days_months_years_or_moments_of_a_zone_and_the_narrowest_hold() -> None:
     assert read("since:2026-03-01").since == datetime(2026, 3, 1, tzinfo=UTC)
     assert read("until:2026-03-01").until == datetime(2026, 3, 2, tzinfo=UTC)
     assert read("until:2026-12").until == datetime(2027, 1, 1, tzinfo=UTC)
@@ -100,9 +97,6 @@ def test_times_are_days_months_years_or_moments_of_a_zone() -> None:
     assert read("since:2026-03-01T08:00+02:00").since == datetime(2026, 3, 1, 6, tzinfo=UTC)
     vienna = parse("since:2026-03-01", now=NOW, zone=ZoneInfo("Europe/Vienna"))
     assert vienna.since == datetime(2026, 2, 28, 23, tzinfo=UTC)
-
-
-def test_of_several_times_the_narrowest_hold() -> None:
     parsed = read("hours:24 since:2020 until:2030 until:2026-04")
     assert parsed.since == NOW - timedelta(hours=24)
     assert parsed.until == datetime(2026, 5, 1, tzinfo=UTC)
@@ -136,12 +130,9 @@ def test_a_filter_that_is_none_is_named_with_the_nearest(text: str, nearest: str
     )
 
 
-def test_in_phrase_mode_everything_is_the_phrase() -> None:
+def test_in_phrase_mode_everything_is_the_phrase_and_what_was_pasted_is_no_endless_search() -> None:
     parsed = read('frogs or "from:ada', Mode.PHRASE)
     assert parsed.terms == (Term(TermKind.PHRASE, "frogs or from:ada"),)
-
-
-def test_what_somebody_has_pasted_does_not_become_an_endless_search() -> None:
     assert len(read(" ".join(map(str, range(1_000)))).terms) < 50
 
 
