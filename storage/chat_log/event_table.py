@@ -59,6 +59,10 @@ WHERE own = 1 AND e.id IN {GIVEN}"""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXTS = ("network", "channel", "nick", "user", "host", "account", "target", "msgid", "text")
 _MAX_CACHED_EVENTS = 512  # events in the cache: a prompt repeats most lines of the one before
+_FIELDS = (  # of an event, in the order of the columns
+    *("id", "channel", "type", "time", "nick", "user", "host"),
+    *("account", "target", "text", "msgid", "own", "reply_to"),
+)
 _TYPES = {kind.value: kind for kind in EventType}
 
 
@@ -126,23 +130,9 @@ def event_of(row: Row | tuple[Any, ...], channel: Row) -> Event:
 
 @lru_cache(_MAX_CACHED_EVENTS)
 def _event_of(row: tuple[Any, ...], network: str, channel: str) -> Event:
-    id, _, type, time, nick, user, host, account, target, text, msgid, own, reply_to = row
-    return Event(
-        id=id,
-        network=network,
-        channel=channel,
-        type=_TYPES[type],
-        time=from_micros(time),
-        nick=nick,
-        user=user,
-        host=host,
-        account=account,
-        target=target,
-        text=text,
-        msgid=msgid,
-        own=bool(own),
-        reply_to=reply_to,
-    )
+    values = dict(zip(_FIELDS, row, strict=True)) | {"network": network, "channel": channel}
+    values |= {"time": from_micros(values["time"]), "own": bool(values["own"])}
+    return Event(**values | {"type": _TYPES[values["type"]]})
 
 
 def allocate_ids(
