@@ -80,7 +80,9 @@ async def test_the_run_of_a_line_is_found_in_whatever_tendril(stores: Stores) ->
     assert await runs_for_event(stores.place, 6) == []
 
 
-async def test_an_effect_is_known_to_the_next_attempt_at_its_run(database: Database) -> None:
+async def test_an_effect_is_known_to_the_next_attempt_at_its_run_as_long_as_that_is_kept(
+    database: Database,
+) -> None:
     runs = Runs(database)
     assert await runs.begin(RUN) == []
     for key in ("done", "open", "undone"):
@@ -89,13 +91,8 @@ async def test_an_effect_is_known_to_the_next_attempt_at_its_run(database: Datab
     await runs.drop_effect("k", "undone")
     await runs.end("k", ENDED, STEPS)
     assert await runs.begin(RUN) == [Effect("done", "say", "said"), Effect("open", "say")]
-    assert await runs.begin(replace(RUN, key="other")) == []
-
-
-async def test_an_effect_of_a_run_that_is_gone_cannot_begin(database: Database) -> None:
-    runs = Runs(database)
-    await runs.begin(RUN)
-    assert await runs.clear("irc/#frogs/ada") == 1
+    assert await runs.begin(replace(RUN, key="other", conversation="irc/#frogs/bob")) == []
+    assert await runs.clear("irc/#frogs/ada") == 1  # no effect of a run that is gone can begin
     with pytest.raises(Unavailable):
         await runs.begin_effect("k", Effect("a", "say"))
     await runs.end("k", ENDED, STEPS)
