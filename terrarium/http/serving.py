@@ -13,9 +13,10 @@ import socket
 from asyncio import AbstractEventLoop, BaseTransport, TimerHandle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
+from itertools import chain
 from typing import Any, cast
 
 import uvicorn
@@ -143,25 +144,6 @@ class _Stage(Enum):
     BODY = "the rest of a body"
 
 
-@dataclass(slots=True)
-class Connections:
-    """The connections that a server can close to make room, by kind, each kind oldest first.
-
-    `pending` have not sent a whole request, `idle` are between two requests.
-    """
-
-    pending: dict[LimitedProtocol, None] = field(default_factory=dict)
-    idle: dict[LimitedProtocol, None] = field(default_factory=dict)
-
-    def eviction_candidate(self, newest: LimitedProtocol) -> LimitedProtocol:
-        """Return the connection to close when there are too many.
-
-        That is the oldest without a whole request, else the oldest idle one, else `newest`.
-        """
-        oldest = next(iter(self.pending), newest)
-        return next(iter(self.idle), newest) if oldest is newest else oldest
-
-
 class LimitedConfig(uvicorn.Config):
     """uvicorn's configuration with our protocol and the state that its connections share."""
 
@@ -170,7 +152,10 @@ class LimitedConfig(uvicorn.Config):
             app, http=LimitedProtocol, ws="none", timeout_keep_alive=limits.idle, **options
         )
         self.limits = limits
-        self.open = Connections()
+        # Those that can be closed to make room, each kind oldest first: connections that have not
+        # sent a whole request, and those between two requests.
+        self.pending: dict[LimitedProtocol, None] = {}
+        self.idle: dict[LimitedProtocol, None] = {}
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -192,7 +177,7 @@ class LimitedProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._limits = config.limits
-        self._open = config.open
+        self._pending, self._idle = config.pending, config.idle
         self._stage = _Stage.HEADER
         self._timed: _Stage | None = None
         self._timer: TimerHandle | None = None
@@ -208,11 +193,11 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: BaseTransport) -> None:
         """Accept the connection, closing another one or this one if there are too many."""
         super().connection_made(cast("Any", transport))
-        open_, limits = self._open, self._limits
-        open_.pending[self] = None
-        too_many = len(self.connections) > limits.connections
-        if too_many or len(open_.pending) > limits.pending:
-            oldest = open_.eviction_candidate(self)
+        self._pending[self] = None
+        too_many = len(self.connections) > self._limits.connections
+        if too_many or len(self._pending) > self._limits.pending:
+            others = (each for each in chain(self._pending, self._idle) if each is not self)
+            oldest = next(others, self)
             if oldest is self:
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "There are too many connections.")
                 self.transport.close()
@@ -231,7 +216,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         # The first bytes of a further request.
         if self._stage is _Stage.NOTHING and not self._is_answering():
-            self._open.idle.pop(self, None)
+            self._idle.pop(self, None)
             self._stage = _Stage.HEADER
         self._piece = len(data)
         self._unparsed += self._piece
@@ -241,13 +226,13 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         if self._stage is _Stage.NOTHING:
             self._stop_timer()
-            self._open.pending.pop(self, None)
+            self._pending.pop(self, None)
             if not self._is_answering():  # the answer was complete before the request was
                 self._become_idle()
         elif self._unparsed > HEADER_BYTES:
             self._refuse_long_header()
         elif self._timed is not self._stage:  # the request has not arrived in one piece
-            self._open.pending[self] = None
+            self._pending[self] = None
             self._start_timer(self._stage)
 
     def pause_writing(self) -> None:
@@ -258,7 +243,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """Stop that time: the client has read."""
         super().resume_writing()
-        self._stop_unread_timer()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
 
     # Callbacks of the parser.
 
@@ -314,7 +300,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         # uvicorn starts this timer only when an answer ends, and stops it when anything arrives.
         self._unset_keepalive_if_required()
-        self._open.idle[self] = None
+        self._idle[self] = None
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
@@ -373,13 +359,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.write_eof()
         self._timer = self.loop.call_later(LINGER, self.transport.abort)
 
-    def _stop_unread_timer(self) -> None:
-        if self._unread_timer is not None:
-            self._unread_timer.cancel()
-            self._unread_timer = None
-
     def _forget(self) -> None:
         self._stop_timer()
-        self._stop_unread_timer()
-        self._open.pending.pop(self, None)
-        self._open.idle.pop(self, None)
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+        self._pending.pop(self, None)
+        self._idle.pop(self, None)
