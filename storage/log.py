@@ -95,11 +95,8 @@ class ChatLog:
     async def open(
         cls, database: Database, journal: Journal | None = None
     ) -> AsyncIterator[ChatLog]:
-        """Open a log that stores queued events; on leaving, wait until the queue is stored, or for
-        `_CLOSING_TIMEOUT` seconds.
-
-        What is not stored yet is also in the `journal`, which has to be open.
-        """
+        """Open a log that stores queued events; on leaving, wait at most `_CLOSING_TIMEOUT` seconds
+        for it. What is not stored then is in the `journal`, which has to be open."""
         log = cls(database, journal)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(log._write_all()), tasks.create_task(log._store_all())]
@@ -228,11 +225,9 @@ class ChatLog:
             more = len(events) == _EVENTS_PER_READ
 
     async def for_model(self, *queries: Query) -> list[list[Event]]:
-        """Return the newest events that match each query, in chronological order, for a model.
-
-        All are read from one snapshot. Events by or about people who have opted out are left out
-        after the limit is applied, so there may be fewer than `limit`.
-        """
+        """Return the newest events that match each query, in chronological order, from one
+        snapshot. Those by or about people who have opted out are left out after the limit is
+        applied."""
 
         def select(db: Connection) -> list[list[Event]]:
             return [_leave_out(db, event_table.find(db, query, newest=True)) for query in queries]
@@ -307,11 +302,8 @@ class ChatLog:
             self._written.put_nowait(batch)
 
     async def _write_valid(self, events: Sequence[Event]) -> Sequence[int]:
-        """Write events and return their ids, 0 for one that the database rejects.
-
-        Retrying could never store such an event, and would hold up all later ones. The batch is
-        halved until it is alone.
-        """
+        """Write events and return their ids, 0 for one that the database rejects, which retrying
+        would not change: to find it the batch is halved until it is alone."""
         if not events:
             return []
 

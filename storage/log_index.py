@@ -102,11 +102,9 @@ OWN_TAG = "zo"
 def add_events(
     connection: Connection, rows: Sequence[Sequence[Any]], private: Collection[int], drift: int
 ) -> None:
-    """Index and count rows of `events`, in the transaction that stores them.
-
-    `private` holds the ids of private channels, which are left out of the public totals. `drift`
-    is the largest lead of an id of these rows over its event's time, in milliseconds.
-    """
+    """Index and count rows of `events`, in the transaction that stores them. The ids of `private`
+    channels are left out of the public totals; `drift` is the largest lead, in milliseconds, of an
+    id of these rows over its event's time."""
     for number, lines in by_partition(rows):
         connection.execute(_ADD_LINES, [number, len(lines), drift])
         if lines:

@@ -45,10 +45,8 @@ class StorageSettings(Settings):
     )
 
     def days_of(self, place: Place) -> int:
-        """Return the retention time of a place's log in days; 0 means for ever.
-
-        "network/#name" takes precedence over "#name", and that over `retention_days`.
-        """
+        """Return the days for which a place's log is kept, 0 for ever: those of "network/#name",
+        else of "#name", else `retention_days`."""
         named = {
             ChannelName.parse(name.lower()): days
             for name, days in self.channel_retention_days.items()

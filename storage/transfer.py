@@ -96,11 +96,8 @@ class Table:
 
 
 async def copy_store(source: Database, target: Database, report: Report) -> int:
-    """Copy every row of `source`, to which nobody may write, and return how many there are.
-
-    A target that has the same rows already is left as it is. Raises TransferError if it has others,
-    and Unavailable.
-    """
+    """Copy every row of `source`, to which nobody may write, unless `target` has them already;
+    return how many there are. Raises TransferError if it has others, and Unavailable."""
     tables = await _tables(source if target.dialect is Dialect.POSTGRES else target)
     present = await target.read(lambda db: _checksums(db, tables))
     if any(checksum.rows for checksum in present.values()):
@@ -128,10 +125,8 @@ async def copy_store(source: Database, target: Database, report: Report) -> int:
 
 
 async def _tables(sqlite: Database) -> list[Table]:
-    """Return the tables to copy, each after those that its foreign keys refer to.
-
-    They are described by SQLite; PostgreSQL's have the same names and columns.
-    """
+    """Return the tables to copy, each after those that its foreign keys refer to, as SQLite
+    describes them; PostgreSQL's have the same names and columns."""
     columns: dict[str, list[Row]] = {}
     for row in await sqlite.fetch_all(_COLUMNS):
         if row["table"] not in _NOT_COPIED and not _INDEX.fullmatch(row["table"]):

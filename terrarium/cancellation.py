@@ -19,11 +19,8 @@ class ScopeCancelled(Exception):
 
 
 class CancelScope:
-    """A part of the current task's work that can be cancelled by itself.
-
-    The work stays in the task, as with asyncio.timeout: another task would cost more than most of
-    the work.
-    """
+    """A part of the current task's work that can be cancelled by itself. As with asyncio.timeout it
+    stays in the task: another one would cost more than most of the work."""
 
     def __init__(self) -> None:
         task = asyncio.current_task()
@@ -50,11 +47,8 @@ class CancelScope:
 
 
 async def await_shielded(running: asyncio.Future[T]) -> T:
-    """Return the result of `running`, which is awaited to its end even if the caller is cancelled.
-
-    For work that must not go on unobserved, such as a thread that holds a connection. A
-    cancellation is raised when the work has ended.
-    """
+    """Return the result of `running`, for which a cancelled caller waits before it is cancelled: it
+    must not go on unobserved, as a thread that holds a connection."""
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -68,10 +62,8 @@ async def await_shielded(running: asyncio.Future[T]) -> T:
 
 @contextlib.asynccontextmanager
 async def run_beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run `work` for the duration of the block; an error of it ends the block, too.
-
-    Errors, of the block as well, are raised as an ExceptionGroup.
-    """
+    """Run `work` for the duration of the block; an error of it ends the block, too. Errors, of the
+    block as well, are raised as an ExceptionGroup."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(each) for each in work]
         try:

@@ -39,10 +39,8 @@ class SteadyClock:
 
 
 class Clock:
-    """The machine's clock, the source of time for everything that waits or measures.
-
-    `sleep_until` polls the time of day, as it may be changed meanwhile.
-    """
+    """The machine's clock, the source of time for everything that waits or measures; `sleep_until`
+    polls the time of day, as that may be changed meanwhile."""
 
     def now(self) -> datetime:
         """Return the time of day, in UTC."""
@@ -88,10 +86,8 @@ class Backoff:
         self._since = self._clock()
 
     def delay(self, at_least: float = 0.0) -> float:
-        """Record that the attempt has ended, or never ran; return the seconds to wait.
-
-        That is `at_least` if this is more than the backoff, but never more than `longest`.
-        """
+        """Record that the attempt has ended, or never ran; return the seconds to wait: at least
+        `at_least`, but never more than `longest`."""
         if self._since is not None and self._clock() - self._since >= self._stable:
             self._next = self._first
         self._since = None

@@ -124,10 +124,8 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration file as read, and where the data live.
-
-    `path` is None when there is no file; every table then has its defaults.
-    """
+    """A configuration file as read, and where the data live; without a file, `path` is None and
+    every table has its defaults."""
 
     tables: Mapping[str, Any]
     path: Path | None
@@ -140,10 +138,8 @@ class Config:
         return self.build(kind, f"[{kind.table}]", values, prefix=f"{kind.table}_")
 
     def build(self, kind: type[S], where: str, values: Mapping[str, Any], prefix: str) -> S:
-        """Validate `values` as `kind`; environment variables begin with `prefix`.
-
-        `where` names the table in messages. Raises ConfigError.
-        """
+        """Validate `values` as `kind`; `where` names the table in messages, and environment
+        variables begin with `prefix`. Raises ConfigError."""
         secrets = Path(os.environ.get("TERRARIUM_SECRETS", "/run/secrets"))
         try:
             return kind(
@@ -210,10 +206,8 @@ def load(path: Path | None, data: Path) -> Config:
 
 
 def sections() -> dict[str, type[Settings]]:
-    """Return the tables of installed packages by name.
-
-    A package that cannot be imported is left out, so that it breaks only files with its table.
-    """
+    """Return the tables of installed packages by name, without those of packages that cannot be
+    imported, so that these break only files with their table."""
     found: dict[str, type[Settings]] = {}
     for entry in entry_points(GROUP):
         with suppress(ImportError, AttributeError):

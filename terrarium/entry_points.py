@@ -9,11 +9,8 @@ from importlib.metadata import EntryPoints
 
 
 def entry_points(group: str) -> EntryPoints:
-    """Return the entry points of a group; those of a package that is installed later are not seen.
-
-    The files of all installed packages are read once: that takes longer than all else that a
-    tendril does to start.
-    """
+    """Return the entry points of a group. The files of installed packages are read once, as that
+    takes longer than all else that a tendril does to start; what is installed later is not seen."""
     return _installed(group, tuple(sys.path))
 
 

@@ -16,10 +16,8 @@ Files = Callable[[], Iterable[Path]]
 
 
 async def changes(files: Files) -> AsyncGenerator[None, None]:
-    """Yield whenever a file has appeared, vanished or changed, and on SIGHUP.
-
-    Close the generator (`contextlib.aclosing`) to remove the signal handler.
-    """
+    """Yield whenever a file has appeared, vanished or changed, and on SIGHUP, whose handler is
+    removed when the generator is closed (`contextlib.aclosing`)."""
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     # asyncio can handle signals in the main thread only; elsewhere only changes of files count.

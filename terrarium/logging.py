@@ -21,10 +21,8 @@ _ROUTINE = (
 
 
 def configure(process: str, level: Level = "info", style: Format = "console") -> None:
-    """Send this process's log lines to standard error, each marked with `process`.
-
-    Of libraries that use the standard `logging` module, warnings and errors are shown.
-    """
+    """Send this process's log lines to standard error, each marked with `process`, with the
+    warnings and errors of libraries that use the standard `logging` module."""
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
     )

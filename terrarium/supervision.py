@@ -75,11 +75,8 @@ async def serve_until_stopped(
     *background: Coroutine[Any, Any, None],
     finish: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> None:
-    """Run `serving` until it returns or `told_to_stop`, with `background`; none runs on return.
-
-    When told to stop, `finish` runs before they are cancelled. Raises an ExceptionGroup of their
-    errors.
-    """
+    """Run `serving` until it returns or `told_to_stop`, when `finish` runs before all is cancelled,
+    with `background`. Raises an ExceptionGroup of their errors."""
     async with asyncio.TaskGroup() as tasks:
         beside = [*map(tasks.create_task, background)]
         main, stopping = tasks.create_task(serving), tasks.create_task(told_to_stop())

@@ -86,11 +86,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A person as the server shows them.
-
-    A `bridged` person speaks through a relay, so that only a nick is known of them, which anybody
-    on the other side may choose.
-    """
+    """A person as the server shows them; of a `bridged` one, who speaks through a relay, only a
+    nick is known, which anybody there may choose."""
 
     nick: str
     user: str = ""
@@ -183,10 +180,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The places that a reader may see: those in `places`, or every channel if that is None.
-
-    With None, private places are included only if `private` is set.
-    """
+    """The places that a reader may see: those in `places` or, if that is None, all channels and, if
+    `private`, private places."""
 
     places: frozenset[Place] | None
     private: bool = False
@@ -229,9 +224,7 @@ def without_host(conversation: str) -> str:
 
 def event_line(event: Event) -> str:
     """Format an event as a line without its time: `<nick> text`, `* nick text`, `*** nick left`.
-
-    Text is not escaped: line breaks and control characters stay in it.
-    """
+    Text is not escaped."""
     speech = {
         EventType.PRIVMSG: f"<{event.nick}> {event.text}",
         EventType.NOTICE: f"-{event.nick}- {event.text}",
@@ -309,11 +302,8 @@ class PendingEvent:
         return await self.wait_visible() or (self._newest and self._newest + 1)
 
     async def wait_visible(self) -> int:
-        """Wait until the event is visible to readers, and return its id.
-
-        Return 0 if there is no event, or if it is still not visible `VISIBILITY_TIMEOUT` seconds
-        after it was queued.
-        """
+        """Wait until the event is visible to readers, and return its id; 0 if there is none, or if
+        it still is not `VISIBILITY_TIMEOUT` seconds after it was queued."""
         if not self._written.done():
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(self._until):

@@ -240,10 +240,8 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class VisibleChannels:
-    """The channels that a query may read, by id, and the ids of all `others`.
-
-    `public` is True if they are exactly all public channels.
-    """
+    """The channels that a query may read, by id, and the ids of all `others`; `public` is True if
+    they are exactly all public channels."""
 
     rows: Mapping[int, Row]
     others: frozenset[int]
@@ -291,11 +289,9 @@ def last_credible_id() -> int:
 
 
 def until_now(query: Query) -> Query:
-    """Return a query for the newest events that leaves out those with a wrong time in the future.
-
-    They would be the newest ones for years. A query with bounds by id or an `until`, or one that
-    begins in the future, is returned unchanged.
-    """
+    """Return a query for the newest events that leaves out those with a wrong time in the
+    future, which would be the newest for years; one that has an end or begins in the future is
+    unchanged."""
     ends = (query.until, query.before_id, query.after_id, query.ids)
     last = last_credible_id()
     wants_future = query.since is not None and id_at(query.since) > last

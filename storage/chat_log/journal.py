@@ -24,10 +24,8 @@ _SUFFIX = ".journal"
 
 
 class Journal:
-    """The journal of this process, a tendril called `name`, in the data folder `data`.
-
-    It is best effort: without space on the disk the events are in memory only.
-    """
+    """The journal of this process, a tendril called `name`, in the folder `data`. Without space on
+    the disk its events are in memory only."""
 
     def __init__(self, data: Path, name: str) -> None:
         self._data, self._name = data, name

@@ -75,11 +75,8 @@ class OptOutRules:
         return bool(event.target) and name_of(network, event.target) in self.nicks
 
     def hides_person(self, network: str, who: Identity) -> bool:
-        """Return True if a person has opted out.
-
-        Where only a nick is known, as in imported logs, it is True if anybody who has opted out had
-        that nick.
-        """
+        """Return True if a person has opted out or, where only a nick is known, as in imported
+        logs, anybody who had that nick."""
         if not (who.user or who.host or who.account):
             return name_of(network, who.nick) in self.nicks
         if who.account and name_of(network, who.account) in self.accounts:
@@ -136,10 +133,8 @@ class OptOuts(Repository):
             )
 
     async def remove(self, network: str, who: Identity) -> bool:
-        """Remove the opt-out of a person's account or mask, and nobody else's.
-
-        Return False if nothing was removed and an opt-out of somebody else with their nick remains.
-        """
+        """Remove the opt-out of a person's account or mask. Return False if nothing was removed,
+        and somebody else with their nick has opted out."""
         account = name_of(network, who.account)[1] if who.account else None
         count = await self._database.execute(
             "DELETE FROM unlogged WHERE network = ?1 AND (account = ?5 OR account = ''"

@@ -44,11 +44,8 @@ class ChannelStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Totals of spoken lines.
-
-    `people` counts nicks, `replies` our own answers to questions; `top` are the most talkative
-    nicks with their lines, most first.
-    """
+    """Totals of spoken lines; `people` counts nicks, `replies` our own answers, and `top` are the
+    most talkative nicks with their lines."""
 
     lines: int
     people: int
@@ -182,11 +179,8 @@ def hours(connection: Connection, query: Query) -> dict[datetime, int]:
 def sparklines(
     connection: Connection, scope: Scope, until: datetime, days: int = 30
 ) -> dict[Place, tuple[int, ...]]:
-    """Return the lines of each place in scope on each of the last `days`, oldest first.
-
-    The days have 24 hours, and the last one ends at `until`, rounded up to a whole hour. Silent
-    places are left out.
-    """
+    """Return the lines of each place in scope on each of the last `days`, oldest first; the last
+    ends at `until`, rounded up to an hour. Silent places are left out."""
     seen = channels_in(connection, Query(scope=scope)).rows
     end = -(-to_micros(until) // _HOUR)
     rows = connection.execute(

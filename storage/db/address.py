@@ -17,11 +17,9 @@ SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?)
 
 @dataclass(frozen=True, slots=True)
 class PostgresSchema:
-    """The schema of one tendril in a PostgreSQL database, the counterpart of an SQLite file.
-
-    `url` is a libpq connection URI. It may hold a password, so neither `repr` nor `str` shows it.
-    `name` is the name of the corresponding file without its suffix.
-    """
+    """The schema of a tendril in a PostgreSQL database; `name` is that of the corresponding
+    SQLite file without suffix. `url`, a libpq URI, may hold a password: neither `repr` nor `str`
+    shows it."""
 
     url: str = field(repr=False)
     name: str

@@ -107,11 +107,8 @@ class Backend(Protocol):
         """Run a statement that no transaction allows, such as VACUUM, and return its rows."""
 
     def changes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever any process may have written, except with `exclusive=False`, for ever.
-
-        The first time is at once, and it yields now and then without a change. Changes in quick
-        succession may be merged into one.
-        """
+        """Yield at once, whenever any process may have written, except with `exclusive=False`, and
+        now and then without a change, for ever. Quick changes may be merged into one."""
 
 
 class SqliteConnection(sqlite3.Connection):
@@ -406,11 +403,9 @@ def interruptible(connection: Connection, is_late: Callable[[], bool]) -> Iterat
 
 
 class Database:
-    """An SQLite file in WAL mode, or a schema of PostgreSQL. Use `open` to get one.
-
-    Its verbs are those of `Backend`, and shorthands for a single statement. Exclusive writes are
-    serialised, across processes and, with PostgreSQL, across machines.
-    """
+    """An SQLite file in WAL mode, or a schema of PostgreSQL, with the verbs of `Backend` and
+    shorthands for a single statement. Exclusive writes are serialised, across processes and
+    machines."""
 
     def __init__(self, address: Address, backend: Backend) -> None:
         self.address, self._backend = address, backend

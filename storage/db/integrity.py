@@ -25,10 +25,8 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def require_sound(path: Path) -> None:
-    """Check a file that is about to be used; a missing file passes. Blocks.
-
-    Files of at most `MAX_WHOLE_CHECK_SIZE` are checked completely. Raises DamagedFile, Unavailable.
-    """
+    """Check a file, if it is there, before its use; up to `MAX_WHOLE_CHECK_SIZE` all of it. Blocks.
+    Raises DamagedFile, Unavailable."""
     if not path.exists():
         return
     try:
@@ -86,11 +84,8 @@ def reading_address(path: Path) -> str:
 
 
 def back_up(source: Path, target: Path) -> None:
-    """Copy the database `source` into the empty file `target`. Blocks.
-
-    The copy is a snapshot of the moment at which it begins, so it has all writes acknowledged
-    before. In WAL mode it does not hold up writers. Raises Unavailable.
-    """
+    """Copy the database `source` into the empty file `target`. Blocks. The copy is a snapshot of
+    its beginning, and in WAL mode does not hold up writers. Raises Unavailable."""
     if not source.exists():
         raise Unavailable(f"{source}: there is nothing to back up")
     try:

@@ -31,11 +31,8 @@ _log = structlog.get_logger()
 
 
 def migrate(connection: Connection, path: Path, folder: Traversable = FOLDER) -> None:
-    """Run all pending migrations of an SQLite file in one transaction; in a new file, create what
-    they leave.
-
-    A file that is up to date is not written to. Raises NewerSchema, OlderSchema, sqlite3.Error.
-    """
+    """Run all pending migrations of an SQLite file, if there are any, in one transaction; in a new
+    file, create what they leave. Raises NewerSchema, OlderSchema, sqlite3.Error."""
     if not pending_migrations(path, _version(connection), Dialect.SQLITE, folder):
         return
     (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
@@ -98,11 +95,8 @@ def _version(connection: Connection) -> int:
 def pending_migrations(
     address: Address, version: int, dialect: Dialect, folder: Traversable = FOLDER
 ) -> list[tuple[int, str]]:
-    """Return the numbers and scripts of the migrations that a database lacks, in order.
-
-    `version` is the number of its last migration, 0 if it has no tables. Raises NewerSchema,
-    OlderSchema.
-    """
+    """Return numbers and scripts of the migrations that a database lacks after `version`, in order;
+    0 is that of one without tables. Raises NewerSchema, OlderSchema."""
     scripts: dict[int, str] = {}
     for part in (folder, folder / str(dialect)):
         for item in part.iterdir():

@@ -67,11 +67,8 @@ def hold_lock(data: Path, name: str, command: str, *, shared: bool = False) -> I
 async def wait_for_lock(
     path: Path, pause: float, patience: float = math.inf
 ) -> AsyncIterator[None]:
-    """Hold an exclusive lock on a file; try to get it every `pause` seconds.
-
-    The kernel releases it however the process ends. Raises Unavailable if the file cannot be
-    opened, or another process still holds the lock after `patience` seconds.
-    """
+    """Hold an exclusive lock on a file, which the kernel releases however the process ends; try to
+    get it every `pause` seconds. Raises Unavailable if that fails, or after `patience` seconds."""
     until = time.monotonic() + patience
     try:
         make_folder(path.parent)

@@ -34,10 +34,8 @@ changed it."""
 
 @asynccontextmanager
 async def secure_delete(database: Database, small: int = MAX_REWRITTEN_SIZE) -> AsyncIterator[None]:
-    """Make sure that what is deleted inside the context is overwritten once it is left.
-
-    A database of at most `small` bytes is rewritten whole. Raises Unavailable.
-    """
+    """Overwrite what is deleted inside the context once it is left; a database of at most `small`
+    bytes is rewritten whole. Raises Unavailable."""
     if database.dialect is Dialect.POSTGRES:
         yield
         row = await database.fetch_one(
@@ -106,11 +104,8 @@ async def _vacuum_tables(database: Database, *, full: bool) -> None:
 
 
 async def _empty_wal(database: Database) -> None:
-    """Checkpoint the write-ahead log into the file, and truncate it.
-
-    Raises Unavailable while a reader still needs the log, which then keeps deleted rows. SQLite
-    reports that without an error, in the first column of the result (`busy`).
-    """
+    """Checkpoint the write-ahead log into the file, and truncate it. Raises Unavailable while a
+    reader still needs the log: then the first column of the result, `busy`, is not 0."""
     rows = await database.execute_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
     if rows and rows[0][0]:
         raise Unavailable("the write-ahead log is still being read")

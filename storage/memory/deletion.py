@@ -50,12 +50,9 @@ async def forget_people(
     in_room: Callable[[str], bool],
     turns: Sequence[DeletedTurn],
 ) -> int:
-    """Delete `turns`, and the memories of people; return how many memories there were.
-
-    Deleted are memories about people of these `names` or said by them, in the rooms that `in_room`
-    accepts, and memories made from the turns. A fact that somebody else of that name said of
-    themselves is kept, as its turn is. Raises Unavailable.
-    """
+    """Delete `turns`, the memories made from them and, in the rooms that `in_room` accepts, those
+    about people of these `names` or said by them; return how many memories there were. A fact that
+    somebody else of that name said of themselves stays, as its turn does. Raises Unavailable."""
     people = {person_of(name) for name in names}
 
     def work(db: Connection) -> int:

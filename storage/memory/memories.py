@@ -207,11 +207,9 @@ WHERE excluded.confidence >= memories.confidence"""
 
 
 class Memories(Repository):
-    """The memories in a database file.
-
-    Methods that store the result of a job return False, and store nothing, if it is void: something
-    in the room was forgotten, or another job moved the watermark, since `watermarks` was read.
-    """
+    """The memories in a database file. Methods that store the result of a job return False, and
+    store nothing, if something in the room was forgotten, or another job moved the watermark, since
+    `watermarks` was read."""
 
     async def add(self, memory: Memory) -> bool:
         """Store a memory; return False if a fact of greater confidence has its key."""

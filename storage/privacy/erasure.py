@@ -168,11 +168,8 @@ async def forget(
 
 
 async def finish_erasures(log: ChatLog, data: Path) -> dict[int, Forgotten]:
-    """Go on with every pending erasure; return the result of each by its id.
-
-    A lock lets one process at a time do so. Raises StorageError; an error of a single erasure makes
-    only its result unfinished.
-    """
+    """Go on with every pending erasure, under a lock; return the result of each by its id. Raises
+    StorageError; an error of a single erasure makes only its result unfinished."""
     finished: dict[int, Forgotten] = {}
     async with erasure_lock(log.database, data):
         for erasure in await PendingErasures(log.database).list_all():
@@ -186,11 +183,9 @@ async def finish_erasures(log: ChatLog, data: Path) -> dict[int, Forgotten]:
 
 
 async def remove_line(log: ChatLog, place: Place, msgid: str, data: Path) -> None:
-    """Remove the line of a place that has this IRCv3 message id from a log.
-
-    Our lines that answer or quote it go with it, and what was made of it, also in the stores of
-    other tendrils, which with SQLite are in the folder `data`. Raises StorageError.
-    """
+    """Remove the line of a place that has this IRCv3 message id from a log, our lines that answer
+    or quote it, and what was made of it, also in the stores of other tendrils, which with SQLite
+    are in the folder `data`. Raises StorageError."""
     database = log.database
     rows = await database.fetch_all("SELECT id FROM events WHERE msgid = ?", [msgid])
     named = frozenset(row["id"] for row in rows)
@@ -254,11 +249,8 @@ async def _plan(
 
 def _names_of(person: Person | NamedPerson, events: Sequence[Event]) -> frozenset[str]:
     """Return the nicks of a person and the names of their private rooms, `~account` and
-    `nick!user@host`.
-
-    Each is included as written and folded, with "%" and "/" plain and escaped, as in the names of
-    rooms and conversations.
-    """
+    `nick!user@host`, as written and folded, with "%" and "/" plain and escaped, as in the names of
+    rooms and conversations."""
     names: set[str] = set()
     for fold in (str, person_of):
         names.update(map(fold, person.names), (fold(event.nick) for event in events))
@@ -272,11 +264,8 @@ def _names_of(person: Person | NamedPerson, events: Sequence[Event]) -> frozense
 
 
 async def _carry_out(log: ChatLog, data: Path, erasure: PendingErasure) -> bool:
-    """Do the remaining steps; return False if some could not be done. Raises StorageError.
-
-    The log comes first, so that no tendril can quote from it again what was just removed from the
-    tendril's own store.
-    """
+    """Do the remaining steps; return False if some could not be done. Raises StorageError. The log
+    comes first, so that no tendril can quote from it what was just removed from its own store."""
     database = log.database
     pending = PendingErasures(database)
     in_log = [step for step in erasure.steps if step in (_RECORDS, _EVENTS)]

@@ -23,11 +23,7 @@ _EVENTS_PER_STEP = 2_000  # events that are read, and then removed, at once
 
 async def expire(log: ChatLog, settings: StorageSettings, now: datetime) -> int:
     """Remove events and reports older than the retention of their place, and the bot's memory of
-    that time; return the number of events.
-
-    `now` is an aware time. Copies that were made before a migration are removed after a week.
-    Raises StorageError.
-    """
+    that time; return the number of events. Old copies are removed too. Raises StorageError."""
     database, address = log.database, log.database.address
     if isinstance(address, Path):
         await asyncio.to_thread(remove_copies, address, address.parent, COPY_LIFETIME)

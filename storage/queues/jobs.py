@@ -64,10 +64,8 @@ WITH RECURSIVE below (id) AS (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it was read. `attempts` counts those that have begun, the running one included.
-
-    `claims` is the fencing token of whoever has claimed the job: it grows with each claim.
-    """
+    """A job as it was read; `attempts` counts those that have begun. `claims` is the fencing token
+    of whoever has claimed it: it grows with each claim."""
 
     id: int
     kind: str
@@ -286,10 +284,8 @@ class Jobs(Repository):
         return from_micros(row["due"]) if row and row["due"] is not None else None
 
     async def recover(self, worker: str) -> None:
-        """Fail the attempts that an earlier process with a worker's name has left running.
-
-        To be called before the first claim, by the only process that has this name.
-        """
+        """Fail the attempts that an earlier process with a worker's name has left running. To be
+        called before the first claim, by the only process of this name."""
         await self._take_back(datetime.max.replace(tzinfo=UTC), worker)
 
     async def sweep(self, now: datetime) -> None:

@@ -77,11 +77,8 @@ class RunRecord:
 async def newest_runs(
     place: Path | PostgresSchema, limit: int, before: datetime | None = None
 ) -> list[RunRecord]:
-    """Return the newest `limit` runs of all tendrils that began `before` a time, newest first.
-
-    `place` is the folder of their files, or one of their schemas in PostgreSQL. What cannot be read
-    is left out.
-    """
+    """Return the newest `limit` runs of all tendrils that began `before` a time, newest first, as
+    far as they can be read. `place` is the folder of their files, or one of their schemas."""
     sql = "SELECT * FROM runs WHERE started < ? ORDER BY started DESC LIMIT ?"
     until = to_micros(before) if before else 2**62
     found = await _runs(place, sql, until, limit)
@@ -120,11 +117,8 @@ async def read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
 async def read_turns(
     place: Path | PostgresSchema, runs: Iterable[RunRecord]
 ) -> Mapping[str, Sequence[Message]]:
-    """Return the messages of the turns that runs were for, by the ids of the runs: the question,
-    the calls of tools with their results, and the answer.
-
-    There are none of a private run, nor if the turn was not remembered, or has been forgotten.
-    """
+    """Return the messages of the turns that runs were for, by the ids of the runs. There are none
+    of a private run, nor if the turn was not remembered, or has been forgotten."""
     wanted = {run.id for run in runs}
     numbers = [int(each.rpartition("-")[2]) for each in wanted]
     rows = await _all_rows(place, _TURNS, json.dumps(numbers))

@@ -130,10 +130,8 @@ class Runs(Repository):
         return await self._database.write(insert, durable=False)
 
     async def begin_effect(self, run: str, effect: Effect) -> None:
-        """Record, durably, that an effect is about to happen.
-
-        Raises Unavailable also if there is no such run: the effect must not happen then.
-        """
+        """Record, durably, that an effect is about to happen. Raises Unavailable also if there is
+        no such run: the effect must not happen then."""
         count = await self._database.execute(
             "INSERT INTO effects SELECT id, ?, ?, NULL FROM runs WHERE key = ?"
             " ON CONFLICT (run_id, key) DO UPDATE SET tool = excluded.tool, result = NULL",

@@ -53,10 +53,8 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """Counts of the hits by value, the most frequent first.
-
-    Months are "2026-03" in UTC, the newest first.
-    """
+    """Counts of the hits by value, the most frequent first; months are "2026-03" in UTC, newest
+    first."""
 
     channels: tuple[tuple[Place, int], ...] = ()
     nicks: tuple[tuple[str, int], ...] = ()

@@ -72,10 +72,8 @@ class TermKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word, phrase, prefix or part to search for.
-
-    A PART must occur literally except for its case; for the other kinds accents are ignored too.
-    """
+    """A word, phrase, prefix or part to search for; a PART must occur literally except for its
+    case, of the others accents are ignored too."""
 
     kind: TermKind
     text: str

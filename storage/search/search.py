@@ -29,10 +29,8 @@ _MAX_FACET_VALUES = 12  # channels, nicks and months of the facets
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """The start of a page: the hit number `skip` in the window of ids from `top` down to `bottom`.
-
-    `bottom` is 0 until the window has been read, which tells how far down it goes.
-    """
+    """The start of a page: the hit number `skip` in the window of ids from `top` down to `bottom`,
+    which is 0 until the window has been read."""
 
     top: int = LAST_ID
     bottom: int = 0

@@ -95,10 +95,8 @@ class UsageKey:
 
 @dataclass(frozen=True, slots=True)
 class UsageAmount:
-    """An amount of requests and tokens. `cached` prompt tokens came from the engine's prefix cache.
-
-    `cost` is in the currency of the price table.
-    """
+    """An amount of requests and tokens, of which `cached` came from the engine's prefix cache, and
+    its `cost` in the currency of the price table."""
 
     requests: int = 0
     prompt: int = 0
@@ -197,10 +195,8 @@ class Spending(Repository):
     async def by_purpose(
         self, since: date, until: date, *, room: str | None = None, conversation: str | None = None
     ) -> dict[str, UsageAmount]:
-        """Return what was spent on each purpose from `since` to `until`, both inclusive.
-
-        The sums are over everything, a room or a conversation. Raises Unavailable.
-        """
+        """Return what was spent on each purpose from `since` to `until`, both inclusive, by
+        everything, a room or a conversation."""
         rows = await self._database.fetch_all(
             f"SELECT purpose, {_SUM_OF_EXPENSES} FROM spending WHERE day BETWEEN :since AND :until"
             " AND room = coalesce(:room, room)"

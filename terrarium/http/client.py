@@ -78,10 +78,8 @@ class HttpConnection(asyncio.Protocol):
 
     async def send(self, request: bytes, patience: float) -> None:
         """Send `request`; return when the first bytes of the body, or the answer's end, are here.
-
-        Raises ConnectionBroken, and TimeoutError if nothing arrives for `patience` seconds; so does
-        `read`.
-        """
+        Raises, as `read` does, ConnectionBroken, and TimeoutError after `patience` seconds of
+        silence."""
         self._send(request, patience)
         while not (self._body or self._ended):
             await self._wait_for_data()
@@ -117,10 +115,8 @@ class HttpConnection(asyncio.Protocol):
         return piece
 
     def release(self, grace: float = 0) -> None:
-        """Discard the rest of the answer.
-
-        If it ends within `grace` seconds the connection can be reused, else it is aborted.
-        """
+        """Discard the rest of the answer; if it ends within `grace` seconds the connection is
+        reused, else aborted."""
         self._stop_waiting()
         if self._ended and self.is_open:
             self._return_to_pool()

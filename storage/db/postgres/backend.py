@@ -113,11 +113,8 @@ class PostgresBackend:
     async def write(
         self, work: Callable[[Connection], T], *, durable: bool = True, exclusive: bool = True
     ) -> T:
-        """Run `work` in one durable transaction and return its result.
-
-        If the connection is lost during the COMMIT of an exclusive one, it finds out whether that
-        took effect.
-        """
+        """Run `work` in one durable transaction and return its result; if the connection is lost
+        during the COMMIT of an exclusive one, find out whether that took effect."""
 
         def write_beside_others() -> T:
             with self._writers.connection() as raw, raw.transaction():
@@ -229,11 +226,8 @@ class PostgresBackend:
         return await self._in_writer(run)
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever a NOTIFY says that somebody has written to this schema, for ever.
-
-        It also yields after each (re)connection, because notifications sent while nobody listens
-        are lost, and every `_WAKE_INTERVAL` seconds.
-        """
+        """Yield whenever a NOTIFY tells of a write to this schema, and after each (re)connection or
+        `_WAKE_INTERVAL` seconds, as notifications are lost while nobody listens."""
         channel = sql.Identifier(self._address.schema)
         while True:
             try:
@@ -256,11 +250,9 @@ class PostgresBackend:
 
 
 class _Pool(ConnectionPool[Any]):
-    """A pool that tries to connect for as long as somebody waits for a connection.
-
-    The attempts of the base class end while others still wait, with pauses that double. After the
-    return of the server nobody would get a connection for several seconds.
-    """
+    """A pool that tries to connect for as long as somebody waits for a connection; those of the
+    base class end earlier, with pauses that double, and miss the return of the server for
+    seconds."""
 
     def getconn(self, timeout: float | None = None) -> Any:
         patience = self.timeout if timeout is None else timeout
@@ -302,11 +294,8 @@ async def open_postgres(address: PostgresSchema, patience: float) -> AsyncIterat
 
 @asynccontextmanager
 async def session_lock(address: PostgresSchema, name: str, patience: float) -> AsyncIterator[None]:
-    """Hold an advisory lock of a schema inside the context; "" is the lock of its writers.
-
-    The server releases it when the connection ends, however this process does. Raises Unavailable
-    when somebody else still holds the lock after `patience` seconds.
-    """
+    """Hold an advisory lock of a schema, "" for that of its writers, which ends with its
+    connection. Raises Unavailable when somebody else still holds it after `patience` seconds."""
     until = time.monotonic() + patience
     try:
         raw = await psycopg.AsyncConnection.connect(_conninfo(address), autocommit=True)

@@ -47,11 +47,8 @@ _NUL, _REPLACEMENT = "\0", "\N{REPLACEMENT CHARACTER}"  # PostgreSQL cannot stor
 
 @lru_cache(1_024)
 def translate(sql: str) -> bytes:
-    """Return a statement with psycopg's placeholders instead of SQLite's.
-
-    Text in quotes is left alone. Comments and dollar quotes are not recognised: a question mark in
-    them would become a placeholder.
-    """
+    """Return a statement with psycopg's placeholders instead of SQLite's. Text in quotes is left
+    alone, but a question mark in a comment or in dollar quotes would become a placeholder."""
 
     def placeholder(match: re.Match[str]) -> str:
         # psycopg reads every % as the start of a placeholder, in string literals too.

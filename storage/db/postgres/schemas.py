@@ -57,10 +57,8 @@ _SESSIONS = (
 def migrate(
     connection: PostgresConnection, address: PostgresSchema, folder: Traversable = FOLDER
 ) -> None:
-    """Create the schema if necessary and run its pending migrations, in one transaction.
-
-    Raises NewerSchema, OlderSchema, Unavailable, psycopg.Error.
-    """
+    """Create the schema if necessary and run its pending migrations, in one transaction. Raises
+    NewerSchema, OlderSchema, Unavailable, psycopg.Error."""
     raw = connection.raw
     with raw.transaction():
         # One lock for the whole database: the extensions are shared by all schemas, and two
@@ -142,10 +140,7 @@ def _open(
 
 def schema_versions(address: PostgresSchema) -> Mapping[str, int]:
     """Return the schema version of each store in a database by its name; {} for a new database.
-
-    Blocks. Raises Unavailable when the database cannot be reached or used, NewerSchema and
-    OlderSchema.
-    """
+    Blocks. Raises Unavailable when it cannot be reached or used, NewerSchema and OlderSchema."""
     advice = "; start PostgreSQL, or correct STORAGE_URL ([storage] url)"
     with _open(address.url, f"{address}: cannot be used", advice) as connection:
         connection.raw.read_only = True
