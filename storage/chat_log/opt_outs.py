@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from storage.chat_log.event import SPOKEN, Event, EventType, Identity
-from storage.db.database import Connection, Repository, writes
+from storage.db.database import Connection, Repository
 
 MARK = "[nolog]"
 """A line that contains this, in upper or lower case, is not logged."""
@@ -110,27 +110,27 @@ class OptOuts(Repository):
 
     async def add(self, network: str, who: Identity) -> None:
         """Add an opt-out for the account of a person or, without one, for their mask."""
-        await self._insert(network, who)
-        await self.load()
-
-    @writes
-    def _insert(self, db: Connection, network: str, who: Identity) -> None:
         row = (*mask_of(network, who), "")
         if who.account:
             row = (*name_of(network, who.nick), "", "", name_of(network, who.account)[1])
-        db.execute(
-            'INSERT INTO unlogged (network, nick, "user", host, account)'
-            " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            row,
-        )
-        # Nothing is derived any more from what they have said. Others with the nick get their
-        # vectors again.
-        for line in ("event_id", "before_id"):
+
+        def insert(db: Connection) -> None:
             db.execute(
-                f"DELETE FROM vectors WHERE {line} IN (SELECT id FROM events"
-                " WHERE nick = ?1 OR (account = ?2 AND account <> ''))",
-                [who.nick, who.account],
+                'INSERT INTO unlogged (network, nick, "user", host, account)'
+                " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                row,
             )
+            # Nothing is derived any more from what they have said. Others with the nick get their
+            # vectors again.
+            for line in ("event_id", "before_id"):
+                db.execute(
+                    f"DELETE FROM vectors WHERE {line} IN (SELECT id FROM events"
+                    " WHERE nick = ?1 OR (account = ?2 AND account <> ''))",
+                    [who.nick, who.account],
+                )
+
+        await self._database.write(insert)
+        await self.load()
 
     async def remove(self, network: str, who: Identity) -> bool:
         """Remove the opt-out of a person's account or mask. Return False if nothing was removed,

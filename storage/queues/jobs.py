@@ -169,17 +169,18 @@ class Jobs(Repository):
     async def finish(self, job: Job, result: object = None) -> bool:
         """Mark a claimed job as done, and those that wait for it as pending. Return False if it no
         longer was the caller's."""
-        ended = await self._finish(job, json.dumps(result))
-        self.changed.set()
-        return ended
-
-    @writes
-    def _finish(self, db: Connection, job: Job, result: str) -> bool:
         now = to_micros(self._now())
-        ended = _release(db, job, state="done", finished=now, result=result, error="")
-        if ended:
-            sql = "UPDATE jobs SET state = 'pending' WHERE depends_on = ? AND state = 'waiting'"
-            db.execute(sql, [job.id])
+
+        def end(db: Connection) -> bool:
+            values = {"result": json.dumps(result), "error": ""}
+            ended = _release(db, job, state="done", finished=now, **values)
+            if ended:
+                sql = "UPDATE jobs SET state = 'pending' WHERE depends_on = ? AND state = 'waiting'"
+                db.execute(sql, [job.id])
+            return ended
+
+        ended = await self._database.write(end)
+        self.changed.set()
         return ended
 
     @writes
@@ -219,25 +220,25 @@ class Jobs(Repository):
         """Make a failed or dead job pending again, with all its attempts, and let the jobs that
         failed with it wait for it again; return False if there is no such job. A job whose parent
         failed is not retried: retry the parent."""
-        found = await self._renew(job_id)
+
+        def renew(db: Connection) -> bool:
+            cursor = db.execute(
+                "UPDATE jobs SET state = 'pending', attempts = 0, run_at = ?, finished = NULL,"
+                " error = '' WHERE id = ? AND state IN ('failed', 'dead') AND (depends_on IS NULL"
+                " OR depends_on IN (SELECT id FROM jobs WHERE state = 'done'))",
+                [to_micros(self._now()), job_id],
+            )
+            if cursor.rowcount:
+                db.execute(
+                    f"{_BELOW} UPDATE jobs SET state = 'waiting', finished = NULL, error = ''"
+                    " WHERE state = 'failed' AND id != ? AND id IN (SELECT id FROM below)",
+                    [job_id, job_id],
+                )
+            return cursor.rowcount > 0
+
+        found = await self._database.write(renew)
         self.changed.set()
         return found
-
-    @writes
-    def _renew(self, db: Connection, job_id: int) -> bool:
-        cursor = db.execute(
-            "UPDATE jobs SET state = 'pending', attempts = 0, run_at = ?, finished = NULL,"
-            " error = '' WHERE id = ? AND state IN ('failed', 'dead') AND (depends_on IS NULL"
-            " OR depends_on IN (SELECT id FROM jobs WHERE state = 'done'))",
-            [to_micros(self._now()), job_id],
-        )
-        if cursor.rowcount:
-            db.execute(
-                f"{_BELOW} UPDATE jobs SET state = 'waiting', finished = NULL, error = ''"
-                " WHERE state = 'failed' AND id != ? AND id IN (SELECT id FROM below)",
-                [job_id, job_id],
-            )
-        return cursor.rowcount > 0
 
     async def pause(self, job_id: int) -> bool:
         """Pause a pending job; return False if there is no such job."""

@@ -218,17 +218,17 @@ class Tells(PersonalRows):
             "SELECT * FROM tells WHERE network = ?"
             " AND (account = ? OR account IS NULL AND nick = ?) ORDER BY id"
         )
-        return [_tell(row) for row in await self._database.fetch_all(sql, [network, account, nick])]
+        return [
+            Tell(
+                Owner(row["network"], row["nick"], row["user"], row["host"], row["account"]),
+                row["sender"],
+                Place(row["network"], row["channel"]),
+                *(bool(row["private"]), row["text"], from_micros(row["time"])),
+                *(row["anchor"], row["id"]),
+            )
+            for row in await self._database.fetch_all(sql, [network, account, nick])
+        ]
 
     async def remove(self, number: int) -> bool:
         """Delete a message; return False if there is none."""
         return await self._database.execute("DELETE FROM tells WHERE id = ?", [number]) > 0
-
-
-def _tell(row: Row) -> Tell:
-    return Tell(
-        Owner(row["network"], row["nick"], row["user"], row["host"], row["account"]),
-        row["sender"],
-        Place(row["network"], row["channel"]),
-        *(bool(row["private"]), row["text"], from_micros(row["time"]), row["anchor"], row["id"]),
-    )

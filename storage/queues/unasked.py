@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from storage.chat_log.event import PendingEvent, Place
-from storage.db.database import Connection, Repository, Row, from_micros, to_micros
+from storage.db.database import Connection, Repository, from_micros, to_micros
 
 SignalKind = Literal["question", "mention", "reaction", "silence", "job", "error", "thought"]
 LIFETIME = timedelta(days=30)
@@ -122,15 +122,14 @@ class Signals(Repository):
 
     async def _find(self, where: str, *values: int) -> Sequence[Signal]:
         sql = f"SELECT * FROM signals WHERE {where} ORDER BY time DESC, id DESC"
-        return [_signal(row) for row in await self._database.fetch_all(sql, values)]
-
-
-def _signal(row: Row) -> Signal:
-    same = ("kind", "about", "event_id", "outcome", "energy", "paste", "id")
-    return Signal(
-        time=from_micros(row["time"]),
-        place=Place(row["network"], row["channel"]),
-        ended=None if row["ended"] is None else from_micros(row["ended"]),
-        is_good=None if row["is_good"] is None else bool(row["is_good"]),
-        **{name: row[name] for name in same},
-    )
+        same = ("kind", "about", "event_id", "outcome", "energy", "paste", "id")
+        return [
+            Signal(
+                time=from_micros(row["time"]),
+                place=Place(row["network"], row["channel"]),
+                ended=None if row["ended"] is None else from_micros(row["ended"]),
+                is_good=None if row["is_good"] is None else bool(row["is_good"]),
+                **{name: row[name] for name in same},
+            )
+            for row in await self._database.fetch_all(sql, values)
+        ]
