@@ -117,7 +117,6 @@ class SqliteConnection(sqlite3.Connection):
     dialect = Dialect.SQLITE
 
     def insert_rows(self, into: str, rows: Sequence[Sequence[Any]], /) -> None:
-        """Insert rows with one prepared statement."""
         if rows:
             places = ", ".join("?" * len(rows[0]))
             self.executemany(f"INSERT INTO {into} VALUES ({places})", rows)
@@ -138,8 +137,7 @@ class AsyncConnection(aiosqlite.Connection):
     async def run(
         self, work: Callable[Concatenate[SqliteConnection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `work` with the connection and return its result. Cancelling this does not end the
-        work."""
+        """Run `work` with the connection and return its result. A cancellation does not end it."""
         result: T = await self._execute(work, self._conn, *args, **kwargs)  # type: ignore[no-untyped-call]
         return result
 
@@ -223,8 +221,6 @@ class SqliteBackend:
     async def read(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `work` on one snapshot of the file, in a thread, and return its result."""
-
         def run(connection: SqliteConnection) -> T:
             try:
                 connection.execute("BEGIN")  # the first query takes the snapshot
@@ -249,7 +245,6 @@ class SqliteBackend:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """Hold the file's write lock inside the context."""
         async with self._lock:
             await self._write(lambda connection: connection.execute("BEGIN IMMEDIATE"))
             try:
@@ -258,8 +253,6 @@ class SqliteBackend:
                 await self._write(lambda connection: connection.rollback())
 
     async def sync(self) -> None:
-        """Make all commits so far durable."""
-
         def flush() -> None:
             # Without a log, commits went to the file itself and were fsynced there.
             with suppress(FileNotFoundError), self._wal.open("rb") as wal:
@@ -285,12 +278,10 @@ class SqliteBackend:
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
-        """Run a statement on the writing connection."""
         async with self._lock:
             return await self._write(lambda connection: connection.execute(statement).fetchall())
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """Yield at once, and then whenever any process may have written to the file, for ever."""
         # The times of the files tell in microseconds, a query takes a thread and a hundred times as
         # long. But those of two commits within one tick of the clock are equal: hence once more.
         seen, again, until = None, False, 0.0
@@ -341,10 +332,7 @@ def _open_connection(
 
 
 def _connect(path: Path | str, patience: float) -> SqliteConnection:
-    """Open the writing connection, creating the file.
-
-    Only the user may read the file; SQLite gives its -wal and -shm files the same mode.
-    """
+    """Open the writing connection; its file, and SQLite's beside it, are for the user only."""
     try:
         if isinstance(path, Path):
             make_folder(path.parent)
@@ -383,11 +371,8 @@ class Interrupted(Exception):
 
 @contextmanager
 def interruptible(connection: Connection, is_late: Callable[[], bool]) -> Iterator[None]:
-    """Raise Interrupted from the queries inside the context once `is_late` returns True.
-
-    It has no effect on PostgreSQL, where a cancelled query aborts its transaction: callers must
-    also check the clock between queries.
-    """
+    """Raise Interrupted from the queries inside the context once `is_late` returns True; not on
+    PostgreSQL, where that would abort the transaction: callers also check the clock in between."""
     if not isinstance(connection, sqlite3.Connection):
         yield
         return
