@@ -246,7 +246,7 @@ class Jobs(Repository):
         return await self._database.execute(sql, [job_id]) > 0
 
     async def resume(self, job_id: int) -> bool:
-        """Have a paused job, or one not yet due, run as soon as possible; return False for none."""
+        """Have a paused job, or one not yet due, run as soon as it can; False if there is none."""
         found = await self._database.execute(
             "UPDATE jobs SET state = 'pending', run_at = ? WHERE id = ?"
             " AND state IN ('paused', 'pending')",
@@ -257,7 +257,7 @@ class Jobs(Repository):
 
     @writes
     def drop(self, db: Connection, job_id: int) -> bool:
-        """Delete a job in any state, and fail all that wait for it; return False for none."""
+        """Delete a job in any state, and fail all that wait for it; False if there is none."""
         _fail_below(db, job_id, self._now())
         return db.execute("DELETE FROM jobs WHERE id = ?", [job_id]).rowcount > 0
 

@@ -83,7 +83,7 @@ class PersonalRows(Repository):
         await self._database.execute(sql, [json.dumps(list(question_event_ids))])
 
     async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
-        """Delete all rows under a nick, an account or both, on one network or all; count them."""
+        """Delete the rows of a nick, an account or both, on one network or all; return how many."""
         return await self._database.execute(
             f"DELETE FROM {self.table} WHERE (CAST(?1 AS TEXT) IS NULL OR network = ?1)"
             " AND (CAST(?2 AS TEXT) IS NULL OR nick = CAST(?2 AS CITEXT))"

@@ -148,7 +148,7 @@ class Reports(Repository):
         return [_report(row) for row in await self._database.fetch_all(sql, [person, limit])]
 
     async def save(self, report: Report, content: ReportContent, *, ends: bool = False) -> bool:
-        """Store the content of an open report, which may end; False if it has changed meanwhile."""
+        """Store the content of an open report, which `ends` with it; False if that has changed."""
         sql = (
             "UPDATE reports SET content = ?, is_open = ?"
             " WHERE id = ? AND version = ? AND is_open = 1"
