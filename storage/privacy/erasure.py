@@ -231,36 +231,28 @@ async def _plan(
         if not has_reminders:
             return None
     ids = frozenset(event.id for event in events)
-    names = _names_of(person, events)
+    # The nicks of the person and the names of their private rooms, `~account` and `nick!user@host`,
+    # as written and folded; below also escaped, as in the names of rooms and conversations.
+    names: set[str] = set()
+    for fold in (str, person_of):
+        names.update(map(fold, person.names), (fold(event.nick) for event in events))
+        names |= {f"{fold(each.nick)}!{each.user}@{each.host}" for each in events if each.host}
+        if person.account:
+            names.add(f"~{fold(person.account)}")
+    names |= {name.replace("%", "%25").replace("/", "%2F") for name in names}
     replies = await _replies(log, ids)
     replies |= await _said_in_their_rooms(log, person.network, names, ids)
     return PendingErasure(
         actor=actor,
         network=person.network,
         person=json.dumps({"kind": type(person).__name__} | asdict(person)),
-        names=names,
+        names=frozenset(names),
         hosts=frozenset({event.host for event in events if event.host}),
         events=ids,
         replies=frozenset(replies),
         steps=(*(f"{name}{_STORE_SUFFIX}" for name in others), _COPIES, _RECORDS, _EVENTS),
         removed_events=len(ids),
     )
-
-
-def _names_of(person: Person | NamedPerson, events: Sequence[Event]) -> frozenset[str]:
-    """Return the nicks of a person and the names of their private rooms, `~account` and
-    `nick!user@host`, as written and folded, with "%" and "/" plain and escaped, as in the names of
-    rooms and conversations."""
-    names: set[str] = set()
-    for fold in (str, person_of):
-        names.update(map(fold, person.names), (fold(event.nick) for event in events))
-        for event in events:
-            if event.host:
-                names.add(f"{fold(event.nick)}!{event.user}@{event.host}")
-        if person.account:
-            names.add(f"~{fold(person.account)}")
-    escaped = {name.replace("%", "%25").replace("/", "%2F") for name in names}
-    return frozenset(names | escaped)
 
 
 async def _carry_out(log: ChatLog, data: Path, erasure: PendingErasure) -> bool:

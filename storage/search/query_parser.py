@@ -157,8 +157,15 @@ class _Reader:
             self._negated = False
         else:
             self._negated = False
-            if key:
-                self._note(key.lower(), quoted or bare or "")
+            name, value = (key or "").lower(), quoted or bare or ""
+            if example := _EXAMPLES.get(_KEYS.get(name, "")):
+                self._notes.append(f'"{name}:{value}" is not understood; write {example}.')
+            elif name and value and name not in _KEYS:  # it looks like a filter
+                close = difflib.get_close_matches(name, _KEYS, n=1, cutoff=0.75)
+                if nearest := _SYNONYMS.get(name, next(iter(close), "")):
+                    self._notes.append(
+                        f'"{name}:" is not a filter of this search; "{nearest}:" is.'
+                    )
             prefix = f"{key}:" if key else ""
             term = (
                 _bare_term(f"{prefix}{bare}") if quoted is None else _quoted_term(prefix + quoted)
@@ -185,15 +192,6 @@ class _Reader:
             until=min(self._until, default=None),
             notes=tuple(dict.fromkeys(self._notes)),
         )
-
-    def _note(self, key: str, value: str) -> None:
-        """Take a note if a word looks like a filter."""
-        if example := _EXAMPLES.get(_KEYS.get(key, "")):
-            self._notes.append(f'"{key}:{value}" is not understood; write {example}.')
-        elif value and key not in _KEYS:
-            close = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.75)
-            if nearest := _SYNONYMS.get(key, next(iter(close), "")):
-                self._notes.append(f'"{key}:" is not a filter of this search; "{nearest}:" is.')
 
     def _add(self, term: Term | None, minus: bool) -> None:
         self._count += 1

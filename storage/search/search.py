@@ -21,7 +21,7 @@ from storage.search.matcher import Matcher
 from storage.search.models import Facets, Hit, Order, SearchPage, SearchQuery
 from storage.search.planner import ClausePlan, LineConditions
 from storage.search.query_parser import Clause, parse
-from storage.search.scanner import LAST_ID, LineCounts, ResultScanner, ResultWindow
+from storage.search.scanner import LAST_ID, LineCounts, ResultScanner
 
 _WINDOW_LINES = 200  # lines that are ranked together
 _MAX_FACET_VALUES = 12  # channels, nicks and months of the facets
@@ -79,7 +79,13 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
     shown = ordered[cursor.skip : cursor.skip + search_query.within.limit]
     channels = conditions.channels.rows
     events = [event_of(row, channels[row["channel_id"]]) for row in shown]
-    following = _next(search_query.order, window, cursor.skip + len(shown))
+    seen, following = cursor.skip + len(shown), None
+    if seen < len(window.rows):
+        following = _Cursor(window.rows[0]["id"], window.bottom, seen)
+        if search_query.order is Order.TIME:
+            following = _Cursor(window.rows[seen - 1]["id"] - 1)
+    elif window.more:
+        following = _Cursor(window.bottom - 1)
     count, more, facets = 0, False, Facets()
     if search_query.cursor is None:
         counts = Counter(
@@ -89,7 +95,7 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         if window.more and not window.timed_out:
             more = not scanner.count(window.bottom - 1, counts)
         count, facets = counts.total(), _facets(counts, conditions.channels)
-    hurried = window.timed_out and cursor.skip + len(shown) == len(window.rows)
+    hurried = window.timed_out and seen == len(window.rows)
     return SearchPage(
         hits=tuple(Hit(event, matcher.snippet(event.text)) for event in events),
         next_cursor=None if following is None else str(following),
@@ -99,15 +105,6 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         facets=facets,
         notes=parsed.notes,
     )
-
-
-def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:
-    """Return the cursor of the page after `seen` lines of a window, None if there is none."""
-    if seen < len(window.rows):
-        if order is Order.TIME:
-            return _Cursor(window.rows[seen - 1]["id"] - 1)
-        return _Cursor(window.rows[0]["id"], window.bottom, seen)
-    return _Cursor(window.bottom - 1) if window.more else None
 
 
 def _facets(counts: LineCounts, channels: VisibleChannels) -> Facets:
