@@ -101,7 +101,8 @@ def _methods(kind: type[Any]) -> Iterator[str]:
             yield f"- `{name}`: {_first_sentence(function.fget)}"
         elif callable(function):
             signature = inspect.signature(function)
-            given = [each for each in signature.parameters.values() if each.name != "self"]
+            parameters = signature.parameters.values()  # `writes` gives the connection `db`
+            given = [each for each in parameters if each.name not in ("self", "db")]
             shown = _plain(signature.replace(parameters=given))
             kind_of = ", async" if inspect.iscoroutinefunction(function) else ""
             yield f"- `{name}{shown}`{kind_of}: {_first_sentence(function)}{_raises(function)}"
