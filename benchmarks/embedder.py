@@ -57,14 +57,14 @@ class BenchEmbedder:
         options: RequestOptions | None = None,
         *,
         query: bool = False,
-        model: str | None = MODEL,
-    ) -> tuple[str, list[list[float]]]:
+        model: str = MODEL,
+    ) -> list[list[float]]:
         """Return the embeddings of texts, of queries as they are read (`MOST_TOKENS`)."""
         kind = {"input_type": "query", "truncate_prompt_tokens": MOST_TOKENS} if query else {}
         made = await self._engine.embeddings(
             {"input": list(texts), "encoding_format": "float", **kind}
         )
-        return MODEL, [each["embedding"] for each in made["data"]]
+        return [each["embedding"] for each in made["data"]]
 
     async def cached(self, texts: Sequence[str], *, query: bool = False) -> dict[str, list[float]]:
         """Return the embeddings of texts by text, from the cache if it has them."""
@@ -78,7 +78,7 @@ class BenchEmbedder:
                 missing.append(text)
         for start in range(0, len(missing), _BATCH):
             batch = missing[start : start + _BATCH]
-            _, made = await self.embed(batch, query=query)
+            made = await self.embed(batch, query=query)
             for text, vector in zip(batch, made, strict=True):
                 found[text] = vector
                 self._cache.execute(

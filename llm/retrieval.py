@@ -71,10 +71,10 @@ class TextEmbedder(Protocol):
         texts: Sequence[str],
         options: RequestOptions,
         *,
+        model: str,
         query: bool = False,
-        model: str | None = None,
-    ) -> tuple[str, list[list[float]]]:
-        """Return the name of the model, and a vector for each text. Raises ModelError."""
+    ) -> list[list[float]]:
+        """Return a vector for each text. Raises ModelError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Retrieval:
         options = RequestOptions(_SESSION)
         try:
             async with asyncio.timeout(_PATIENCE):
-                _, made = await self._embedder.embed(texts, options, query=query, model=MODEL)
+                made = await self._embedder.embed(texts, options, query=query, model=MODEL)
         except (ModelError, TimeoutError) as error:
             # Not each question has to wait for a server that is away.
             self._resting_until = time.monotonic() + _REST
@@ -218,7 +218,7 @@ class LineEmbedding:
         options, newest = RequestOptions(_SESSION, "background"), 0
         while lines := await self._vectors.missing(after, _BATCH_SIZE):
             texts = list(dict.fromkeys(text for e in lines for text in (e.text, e.in_talk) if text))
-            _, made = await self._embedder.embed(texts, options, model=MODEL)
+            made = await self._embedder.embed(texts, options, model=MODEL)
             if any(len(each) != DIMENSIONS for each in made):
                 raise RequestRejected("the embeddings are of another model", _OK)
             await self._vectors.add(lines, dict(zip(texts, made, strict=True)))

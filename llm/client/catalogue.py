@@ -60,7 +60,7 @@ class FetchableModel(BaseModel):
 
 
 class FetchableModels(BaseModel):
-    """The models that the server can fetch, small ones first."""
+    """The response of `/v1/catalogue`: the models that the server can fetch, small ones first."""
 
     data: list[FetchableModel]
 
@@ -77,21 +77,11 @@ class ModelUsage(BaseModel):
 
 
 class UsageReport(BaseModel):
-    """The usage of all tendrils in the last 30 days; costs are in `currency`."""
+    """The response of `/usage`: that of all tendrils in the last 30 days; costs, by the table of
+    prices, are in `currency`."""
 
     currency: str
     data: list[ModelUsage]
-
-
-async def read_usage(client: AgentClient) -> UsageReport:
-    """Return the usage of the last 30 days, with its costs by the table of prices. Raises
-    ModelError."""
-    return await client.ask(UsageReport, "GET", "/usage")
-
-
-async def read_catalogue(client: AgentClient) -> FetchableModels:
-    """Return the models that the server can fetch. Raises ModelError."""
-    return await client.ask(FetchableModels, "GET", "/v1/catalogue")
 
 
 async def change_model(

@@ -77,7 +77,6 @@ class VectorPart(BaseModel):
 class EmbeddingsAnswer(BaseModel):
     """The response of `/v1/embeddings`, in any order."""
 
-    model: str
     data: list[VectorPart]
 
 
@@ -323,19 +322,18 @@ class AgentClient:
         texts: Sequence[str],
         options: RequestOptions,
         *,
+        model: str,
         query: bool = False,
-        model: str | None = None,
         most_tokens: int | None = None,
-    ) -> tuple[str, list[list[float]]]:
-        """Return the name of the embedding model, and one vector per text in the order of `texts`.
+    ) -> list[list[float]]:
+        """Return one vector per text in the order of `texts`, by the embedding model of that name.
 
-        With `query` the texts are search queries rather than the passages to be found. `model`
-        names the embedding model; None: the server's choice. Of a longer text the first
-        `most_tokens` are embedded; None: it is refused if it is too long. Raises ModelError.
+        With `query` the texts are search queries rather than the passages to be found. Of a longer
+        text the first `most_tokens` are embedded; None: it is refused if it is too long. Raises
+        ModelError.
         """
-        body: dict[str, Any] = {"input": list(texts), "input_type": "query" if query else "passage"}
-        if model is not None:
-            body["model"] = model
+        kind = "query" if query else "passage"
+        body: dict[str, Any] = {"input": list(texts), "input_type": kind, "model": model}
         if most_tokens is not None:
             body["truncate_prompt_tokens"] = most_tokens
         answer = await _with_retry(
@@ -343,8 +341,7 @@ class AgentClient:
         )
         if len(answer.data) != len(texts):
             raise RequestRejected("not a vector for each text", 200)
-        in_order = sorted(answer.data, key=lambda part: part.index)
-        return answer.model, [part.embedding for part in in_order]
+        return [part.embedding for part in sorted(answer.data, key=lambda part: part.index)]
 
     async def card(self, name: str) -> ModelCard | None:
         """Return the card of a model or an alias, None if the server has none of that name.
@@ -571,7 +568,7 @@ class Reader:
             return Reading(text)
         try:
             async with asyncio.timeout(_PATIENCE):
-                _, (vector,) = await self._client.embed(
+                (vector,) = await self._client.embed(
                     [shorten(text)], options, query=True, model=EMBEDDER, most_tokens=MOST_TOKENS
                 )
         except (ModelError, TimeoutError) as error:

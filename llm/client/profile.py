@@ -87,11 +87,6 @@ class ModelCard(BaseModel):
     capabilities: CapabilitiesPart = Field(default_factory=CapabilitiesPart)
 
     @property
-    def accepts_images(self) -> bool:
-        """True if the server says that the model accepts images."""
-        return self.capabilities.vision is True
-
-    @property
     def chooses_tools(self) -> bool | None:
         """True if the model chooses well when to use a tool; None while that is unknown.
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 from unicodedata import normalize
 
 from storage.chat_log.event import Event, EventType, PendingEvent, event_line
@@ -312,7 +312,6 @@ def _escape_strings(value: Any) -> Any:
 MAX_IMAGE_SIZE = 2 * 1024 * 1024
 """The largest image: with the prompt it fits into the agent server's default limit on requests."""
 
-_TOKENS_PER_IMAGE = 1_500
 _SIGNATURE = re.compile(
     rb"(?P<png>\x89PNG\r\n\x1a\n)|(?P<jpeg>\xff\xd8\xff)|(?P<gif>GIF8[79]a)"
     rb"|(?P<webp>RIFF.{4}WEBP)",
@@ -327,6 +326,9 @@ class UnusableImage(ValueError):
 @dataclass(frozen=True, slots=True, repr=False)
 class Image:
     """An image sent with a question to a model that can see; it is stored nowhere."""
+
+    tokens: ClassVar[int] = 1_500
+    """The approximate number of tokens that a model reads for an image, whatever its size."""
 
     type: str
     data: bytes
@@ -344,11 +346,6 @@ class Image:
     def __repr__(self) -> str:
         """Return the size, not the content."""
         return f"<Image {self.type}, {len(self.data)} bytes>"
-
-    @property
-    def tokens(self) -> int:
-        """The approximate number of tokens that a model reads for it, whatever its size."""
-        return _TOKENS_PER_IMAGE
 
     @property
     def url(self) -> str:

@@ -23,23 +23,20 @@ Rights = Callable[[], Collection[str]]
 """Returns the current rights of the person asking."""
 
 
-async def _nothing() -> Sequence[str]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Asker:
     """The person for whom the tools of a turn run.
 
     `words` are their question, "" if nobody asked; `earlier` returns what they said before in this
-    conversation. `calls_for` are the tools of the skills that the question itself brings in. `kind`
-    is that of the question as it was read, in any language; "" if that was not sure.
+    conversation, if anything. `calls_for` are the tools of the skills that the question itself
+    brings in. `kind` is that of the question as it was read, in any language; "" if that was not
+    sure.
     """
 
     who: str = "nobody"
     words: str = ""
     rights: Rights = frozenset
-    earlier: Callable[[], Awaitable[Sequence[str]]] = _nothing
+    earlier: Callable[[], Awaitable[Sequence[str]]] | None = None
     private: bool = True
     calls_for: frozenset[str] = frozenset()
     kind: str = ""

@@ -55,11 +55,6 @@ Answers = Callable[[Sequence[Event]], Awaitable[Mapping[int, str]]]
 """Returns the whole answers that these events are lines of, by the ids of the questions."""
 
 
-async def no_answers(events: Sequence[Event]) -> Mapping[int, str]:
-    """Return no answers: where only what was said is known."""
-    return {}
-
-
 def _moment(given: object, *, is_end: bool = False) -> object:
     """Parse a time in the form of rendered lines, without a zone unless it has an offset, or the
     number of a line. A day alone stands for its end if `is_end`. Raises ValueError."""
@@ -125,7 +120,7 @@ class LogTools:
     only on request. `link` returns the permalink of a line, None if there is none. `present`
     returns who is in the places of the scope now; None where that is not known. When no line has
     all words, `retrieval` finds those near in meaning, if given. `answers` returns those of ours of
-    which the channel saw the beginning only. `zone` is that of all times.
+    which the channel saw the beginning only, if they are known. `zone` is that of all times.
     """
 
     log: ChatLog
@@ -135,7 +130,7 @@ class LogTools:
     link: Callable[[Event], str | None] = lambda _: None
     present: Present | None = None
     retrieval: Retrieval | None = None
-    answers: Answers = no_answers
+    answers: Answers | None = None
     zone: tzinfo = UTC
 
     @tool(reads=True, research=True, activity="searching the log for {query}", links="quoted")
@@ -186,7 +181,7 @@ class LogTools:
         query = replace(query, types=_READ, limit=most // _SHORTEST_LINE + 1)
         found = await self.log.find(query, newest=not is_forward)
         read = await self.log.shown_to_model(found)
-        answers = await self.answers(read)
+        answers = await self.answers(read) if self.answers else {}
         # Of each whole answer of ours only the first line, with the answer by its id.
         events: list[Event] = []
         whole: dict[int, str] = {}

@@ -362,7 +362,8 @@ class Toolbox:
             openable.add("quoted")
         found = [text for name, text in run.results if self.options(name).links in openable]
         listed = [text for name, text in run.results if name in LISTS]
-        words, earlier = (asker.words, *run.joined), await asker.earlier()
+        words = (asker.words, *run.joined)
+        earlier = await asker.earlier() if asker.earlier else ()
         return Said(asker.who, words, earlier, found, asker.kind, listed)
 
 

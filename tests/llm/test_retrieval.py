@@ -23,7 +23,7 @@ from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog
-from storage.search.vectors import DIMENSIONS, MODEL
+from storage.search.vectors import DIMENSIONS
 from tests.kit.agent_server import agent_server
 from tests.kit.irc_scene import alice_in
 from tests.kit.irc_tendril import ROOM
@@ -65,11 +65,11 @@ class Embedder:
         texts: Sequence[str],
         options: RequestOptions,
         *,
+        model: str,
         query: bool = False,
-        model: str | None = None,
-    ) -> tuple[str, list[list[float]]]:
+    ) -> list[list[float]]:
         self.asked += texts
-        return MODEL, [self.vector(text) for text in texts]
+        return [self.vector(text) for text in texts]
 
     def vector(self, text: str) -> list[float]:
         place = next((n for n, word in enumerate(self._words) if word in text), len(self._words))
@@ -84,9 +84,9 @@ class NoEmbedder(Embedder):
         texts: Sequence[str],
         options: RequestOptions,
         *,
+        model: str,
         query: bool = False,
-        model: str | None = None,
-    ) -> tuple[str, list[list[float]]]:
+    ) -> list[list[float]]:
         raise Unreachable("away")
 
 

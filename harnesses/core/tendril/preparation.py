@@ -86,7 +86,7 @@ async def choose_model(
         filters_output=profile.filters_output,
         may_be_silent=request.is_unasked,
         limit=profile.answer_limit(request.known_reading),
-        accepts_images=card is not None and card.accepts_images,
+        accepts_images=card is not None and card.capabilities.vision is True,
     )
     return ModelChoice(persona, options, profile)
 

@@ -21,7 +21,7 @@ from harnesses.web.app_state import AppStateDep, ScopeDep, require_full
 from harnesses.web.auth.middleware import see_other
 from harnesses.web.rendering.charts import BarChart, spark
 from harnesses.web.rendering.view import page, read_form
-from llm.client.catalogue import FetchableModel, change_model, read_catalogue, read_usage
+from llm.client.catalogue import FetchableModel, FetchableModels, UsageReport, change_model
 from llm.messages.errors import ModelError
 from storage.chat_log.event import is_private
 from storage.chat_log.statistics import DayStats
@@ -66,7 +66,7 @@ async def show_usage(request: Request, state: AppStateDep) -> Response:
     days = [DayStats(day, tokens, 0) for day, tokens in by_day.items()]
     costs, currency = defaultdict[tuple[str, str], float](float), ""
     try:
-        report = await read_usage(state.tendril.client)
+        report = await state.tendril.client.ask(UsageReport, "GET", "/usage")
     except ModelError as error:
         _log.warning("web.no_costs", error=str(error))
     else:
@@ -97,7 +97,8 @@ async def show_models(
     the one that has just been chosen."""
     models: list[FetchableModel] = []
     try:
-        models = (await read_catalogue(state.tendril.client)).data
+        found = await state.tendril.client.ask(FetchableModels, "GET", "/v1/catalogue")
+        models = found.data
     except ModelError as error:
         _log.warning("web.no_catalogue", error=str(error))
     card = await state.tendril.resources.catalog.card()
