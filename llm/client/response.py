@@ -35,7 +35,7 @@ from llm.messages.errors import (
 from llm.messages.message import OUR_TAGS, Message, ModelReply, ToolCall, escape_tags
 from storage.usage.usage import TokenUsage
 from terrarium.http.client import EventData, EventTooLong
-from terrarium.markdown_code import CodeSplitter, Segment
+from terrarium.markdown_code import CodeSplitter
 
 
 class FunctionPart(BaseModel):
@@ -180,8 +180,8 @@ class SentenceLimit:
         self._in_code = False
         self.has_ended = False
 
-    def feed(self, text: str) -> str:
-        """Return the part of the text that is within the limit."""
+    def feed(self, text: str, *, final: bool = False) -> str:
+        """Return the part of the text that is within the limit; after the `final` piece, all."""
         self._held += text
         out = ""
         while not self.has_ended and (end := _END.search(self._held)):
@@ -195,12 +195,10 @@ class SentenceLimit:
                 self.has_ended = self._left <= 0
         if self.has_ended:
             self._held = ""
-        return out.rstrip() if self.has_ended else out
-
-    def finish(self) -> str:
-        """Return the text still held back."""
-        held, self._held = self._held, ""
-        return held
+            return out.rstrip()
+        if final:
+            out, self._held = out + self._held, ""
+        return out
 
 
 _MARK = re.compile(  # a tag of prompts, or the prefix of a log line
@@ -234,24 +232,18 @@ class PromptEchoFilter:
         self._shown = False
         self.has_ended = False
 
-    def feed(self, text: str) -> str:
-        """Return the part of the stream that is certain to be shown."""
-        return self._pass_on(self._code.feed(text))
-
-    def finish(self) -> str:
-        """Return the text still held back, as far as it may be shown."""
-        return self._pass_on(self._code.finish()) + self._advance(final=True)
-
-    def _pass_on(self, segments: Sequence[Segment]) -> str:
+    def feed(self, text: str, *, final: bool = False) -> str:
+        """Return the part of the stream that is certain to be shown; after the `final` piece, all
+        that may be."""
         out = ""
-        for segment in segments:
+        for segment in [*self._code.feed(text), *(self._code.finish() if final else ())]:
             if not segment.is_code:
                 self._held += segment.text
             out += self._advance(final=segment.is_code)
             if segment.is_code and not self.has_ended:
                 self._shown, self._last = True, segment.text[-1]
                 out += segment.text
-        return out
+        return out + (self._advance(final=True) if final else "")
 
     def _advance(self, *, final: bool) -> str:
         out = ""
@@ -307,8 +299,8 @@ _DECODER = json.JSONDecoder(strict=False)
 class ObjectFilter:
     """Streaming reader of an answer that is one JSON object: holds it back while it may be.
 
-    An object with the `response` is unpacked with `may_be_silent`; after `finish`, `silent` says
-    that it is empty. With `drops_calls`, the call of a tool, where there is none, is nothing. Any
+    An object with the `response` is unpacked with `may_be_silent`; at the end, `silent` says that
+    it is empty. With `drops_calls`, the call of a tool, where there is none, is nothing. Any
     other text, or object, passes as it is.
     """
 
@@ -322,19 +314,22 @@ class ObjectFilter:
         self._plain = not keys
         self.silent = False
 
-    def feed(self, text: str) -> str:
-        """Return the part of the stream that is certainly visible text."""
+    def feed(self, text: str, *, final: bool = False) -> str:
+        """Return the part of the stream that is certainly visible text; after the `final` piece,
+        all that is."""
         self._held += text
         begun = "".join(self._held[:100].split())
         head = begun.removeprefix("```").removeprefix("json")
         may_be = any(key.startswith(head) or head.startswith(key) for key in self._beginnings)
         self._plain = self._plain or not (may_be or "```json".startswith(begun))
-        return self._let_go() if self._plain else ""
+        if self._plain:
+            return self._let_go()
+        return self.unpack() if final else ""
 
-    def finish(self) -> str:
-        """Return the visible text still held back."""
+    def unpack(self) -> str:
+        """Return the visible text of the object that was held back."""
         start = self._held.find("{")
-        if self._plain or start < 0:
+        if start < 0:
             return self._let_go()
         value: dict[str, Any] = {}
         try:
@@ -409,7 +404,7 @@ class AnswerFilter:
     def feed(self, text: str, *, final: bool = False) -> str:
         """Return the text that can be shown now; of the `final` piece, all that can be."""
         for name, stage in self._stages.items():
-            out = stage.feed(text) + (stage.finish() if final else "")
+            out = stage.feed(text, final=final)
             self._removed[name] += len(text) - len(out)
             text = out
         self.shown += text

@@ -173,7 +173,7 @@ def test_prose_goes_on_at_once() -> None:
     assert echo.feed(" is <") == " is "
     assert echo.feed("b>") == "<b>"
     assert echo.feed("\n[20") == "\n"
-    assert echo.finish() == "[20"
+    assert echo.feed("", final=True) == "[20"
 
 
 PARTS = st.sampled_from(
@@ -202,5 +202,5 @@ def test_it_ends_after_so_many_sentences(row: Sequence[str]) -> None:
     for most, wanted in ((1, one), (2, two)):
         for pieces in ([text], list(text)):
             limit = SentenceLimit(most)
-            shown = "".join([*map(limit.feed, pieces), limit.finish()])
+            shown = "".join([*map(limit.feed, pieces), limit.feed("", final=True)])
             assert shown.strip() == wanted
