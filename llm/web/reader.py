@@ -11,10 +11,12 @@ import asyncio
 import html
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -81,61 +83,6 @@ def _text(value: object) -> str:
     return str(value) if isinstance(value, str | int | float) else ""
 
 
-_REPOSITORY = Fields(
-    "full_name path_with_namespace",
-    {
-        "": "description",
-        "language": "language",
-        "licence": "license",
-        "topics": "topics",
-        "stars": "stargazers_count star_count",
-        "open issues": "open_issues_count",
-        "last change": "pushed_at last_activity_at",
-        "archived": "archived",
-    },
-)
-_ISSUE = Fields(
-    "title",
-    {
-        "state": "state",
-        "labels": "labels",
-        "by": "user author",
-        "opened": "created_at",
-        "closed": "closed_at",
-        "comments": "comments user_notes_count",
-    },
-    text="body description",
-)
-_PYPI = Fields(
-    "name",
-    {
-        "about": "summary",
-        "version": "version",
-        "python": "requires_python",
-        "licence": "license_expression",
-        "needs": "requires_dist",
-        "home": "home_page",
-    },
-    text="description",
-    inside="info",
-)
-_NPM = Fields(
-    "name",
-    {"about": "description", "version": "version", "licence": "license", "needs": "dependencies"},
-)
-_CRATE = Fields(
-    "name",
-    {
-        "about": "description",
-        "version": "max_stable_version",
-        "downloads": "downloads",
-        "last change": "updated_at",
-        "repository": "repository",
-    },
-    inside="crate",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Detector:
     """A kind of page, whose URL without scheme and "www." matches `pattern`.
@@ -152,55 +99,22 @@ class Detector:
 
 _SCHEME = re.compile(r"^https?://(?:www\.)?", re.IGNORECASE)
 _NAME = r"[\w.-]+"
-_REPO = rf"(?P<owner>{_NAME})/(?P<name>{_NAME}?)(?:\.git)?"
-_NUMBER = r"(?P<number>\d{1,9})"
-_CODE = r"(?P<code>[\w-]{4,64})"
-_GITHUB = "https://api.github.com/repos/{owner}/{name}"
-_GITLAB = "https://gitlab.com/api/v4/projects/{owner}%2F{name}"
-_FORGEJO = "https://codeberg.org/api/v1/repos/{owner}/{name}"
-_ISSUE_PATH = "/issues/{number}"
-_GIST = rf"gist\.github\.com/(?P<owner>{_NAME})/(?P<code>[0-9a-f]{{20,40}})"
-_GITLAB_ISSUE = rf"gitlab\.com/{_REPO}/-/(?:issues|work_items)/{_NUMBER}"
-
-DETECTORS = (
+_PARTS = {  # of the addresses in sites.toml
+    "{repository}": rf"(?P<owner>{_NAME})/(?P<name>{_NAME}?)(?:\.git)?",
+    "{name}": rf"(?P<name>{_NAME})",
+    "{number}": r"(?P<number>\d{1,9})",
+    "{code}": r"(?P<code>[\w-]{4,64})",
+}
+_STORED = tomllib.loads(Path(__file__).with_name("sites.toml").read_text(encoding="utf-8"))
+_FIELDS = {name: Fields(**table) for name, table in _STORED["fields"].items()}
+DETECTORS = tuple(
     Detector(
-        "issue", rf"github\.com/{_REPO}/(?:issues|pull)/{_NUMBER}", _GITHUB + _ISSUE_PATH, _ISSUE
-    ),
-    Detector("issue", _GITLAB_ISSUE, _GITLAB + _ISSUE_PATH, _ISSUE),
-    Detector(
-        "issue",
-        rf"codeberg\.org/{_REPO}/(?:issues|pulls)/{_NUMBER}",
-        _FORGEJO + _ISSUE_PATH,
-        _ISSUE,
-    ),
-    Detector("repository", rf"github\.com/{_REPO}", _GITHUB, _REPOSITORY),
-    Detector("repository", rf"gitlab\.com/{_REPO}", _GITLAB, _REPOSITORY),
-    Detector("repository", rf"codeberg\.org/{_REPO}", _FORGEJO, _REPOSITORY),
-    Detector(
-        "package",
-        rf"pypi\.org/project/(?P<name>{_NAME})(?:/{_NAME})?",
-        "https://pypi.org/pypi/{name}/json",
-        _PYPI,
-    ),
-    Detector(
-        "package",
-        rf"npmjs\.com/package/(?P<name>(?:@{_NAME}/)?{_NAME})",
-        "https://registry.npmjs.org/{name}/latest",
-        _NPM,
-    ),
-    Detector(
-        "package",
-        rf"crates\.io/crates/(?P<name>{_NAME})",
-        "https://crates.io/api/v1/crates/{name}",
-        _CRATE,
-    ),
-    Detector("paste", rf"pastebin\.com/{_CODE}", "https://pastebin.com/raw/{code}"),
-    Detector(
-        "paste", rf"paste\.debian\.net/(?:hidden/)?{_CODE}", "https://paste.debian.net/plain/{code}"
-    ),
-    Detector("paste", rf"dpaste\.com/{_CODE}", "https://dpaste.com/{code}.txt"),
-    Detector("paste", rf"bpa\.st/{_CODE}", "https://bpa.st/raw/{code}"),
-    Detector("paste", _GIST, "https://gist.githubusercontent.com/{owner}/{code}/raw"),
+        site["kind"],
+        re.sub(r"\{[a-z]+\}", lambda part: _PARTS[part[0]], site["page"]),
+        site["source"],
+        _FIELDS.get(site.get("fields", "")),
+    )
+    for site in _STORED["sites"]
 )
 """All detectors, in the order in which they are tried."""
 
