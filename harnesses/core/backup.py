@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.tendrils import hold_stopped
-from harnesses.core.tendril.services import BACKUP_MARK
+from harnesses.core.tendril.status import BACKUP_MARK
 from storage.db.integrity import back_up
 from storage.db.private_files import make_file, sync
 from storage.settings import log_file, log_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs.exporting import Channel, atomic_write, export, open_log
 from harnesses.logs.importing import import_
 from llm.messages.message import render_line, stamp
-from llm.retrieval import Found, Retrieval
 from storage.chat_log import statistics
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import PUBLIC, Event
@@ -27,6 +26,9 @@ from storage.search.models import Order, SearchPage, SearchQuery
 from storage.settings import log_address, log_file
 from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import load
+
+if TYPE_CHECKING:
+    from llm.retrieval import Found
 
 logs = typer.Typer(help="The chat log: search, import, export and copy it.", no_args_is_help=True)
 logs.command("import")(import_)
@@ -46,6 +48,8 @@ def search(
     data: DataFolder = Path("data"),
 ) -> None:
     """Search the lines that people said. Times are in UTC."""
+    from llm.retrieval import Retrieval  # not needed by the other commands
+
     within = Query(
         scope=PUBLIC,
         nick=nick,

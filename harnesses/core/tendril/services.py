@@ -18,7 +18,7 @@ from harnesses.core.services.reminders import ReminderService, SayReminder
 from harnesses.core.services.shared_log import TendrilLog
 from harnesses.core.tendril.research import ResearchService
 from harnesses.core.tendril.resources import Resources
-from harnesses.core.tendril.status import StatusFile, askable
+from harnesses.core.tendril.status import BACKUP_MARK, StatusFile, askable
 from harnesses.core.tendril.turns import Turns
 from llm.agent.trace import expire_runs
 from llm.client.client import Heartbeat
@@ -26,9 +26,6 @@ from storage.chat_log.journal import Journal
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.settings import StorageSettings, log_address, store_address
-
-BACKUP_MARK = Path("run", "last-backup")
-"""The file in the data folder whose time is that of the last backup."""
 
 MAX_TOOLS, MAX_SUBJECT = 200, 200
 """The most tools, and characters of `asked_about`, of which the agent server takes note."""

@@ -14,18 +14,20 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import structlog
 from pydantic import BaseModel, ValidationError
 
 from harnesses.core.addresses import table_settings
-from llm.client.client import AgentClient
 from llm.messages.errors import ModelError
 from storage.db.private_files import make_folder
 from terrarium.config import Config
 from terrarium.loopback import is_loopback
+
+if TYPE_CHECKING:  # the commands that read the files need no client
+    from llm.client.client import AgentClient
 
 _RENEWAL_INTERVAL = 10.0  # seconds between renewals
 _ACCESS_CHECK_INTERVAL = 5.0  # seconds
@@ -33,6 +35,9 @@ _STALE_AFTER = timedelta(seconds=3 * _RENEWAL_INTERVAL)
 
 STANDBY_SUFFIX = "-standby"
 """Suffix of the report name of a standby process."""
+
+BACKUP_MARK = Path("run", "last-backup")
+"""The file in the data folder whose time is that of the last backup."""
 
 _log = structlog.get_logger()
 
