@@ -41,16 +41,21 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with the resources it needs, and sort modules with slow tests first.
 
-    Modules run in parallel, so a slow one that started last would prolong the whole run. Those of
-    one folder are spread among the others: several clusters or engines at once would starve each
-    other.
+    Modules run in parallel, so a slow one that started last would prolong the whole run: those with
+    a longer `timeout` of their own come before the others. Those of one folder are spread among the
+    others: several clusters or engines at once would starve each other.
     """
     for item in items:
         if isinstance(item, pytest.Function):
             for name in sorted(needs(item)):
                 item.add_marker(name)
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    order = {path: at for at, path in enumerate(_spread(slow))}
+    longest: dict[Path, float] = {}  # by module with slow tests, in seconds
+    for item in items:
+        timeout = item.get_closest_marker("timeout")
+        if timeout or item.get_closest_marker("slow"):
+            longest[item.path] = max(longest.get(item.path, 0), timeout.args[0] if timeout else 0)
+    slow = sorted(_spread(longest), key=lambda path: -longest[path])
+    order = {path: at for at, path in enumerate(slow)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
