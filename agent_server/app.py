@@ -6,25 +6,28 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from agent_server.admission.admission import Admission, AdmissionPolicy, ReplicaFactory
 from agent_server.auth.key_cache import ApiKeyCache
-from agent_server.database import held_address
-from agent_server.http.middleware import AccessLogMiddleware, AuthMiddleware
+from agent_server.errors import ApiError
+from agent_server.http.middleware import RequestMiddleware
+from agent_server.http.responses import respond_with_error
 from agent_server.metering.accounts import Metering
-from agent_server.model_files.pulls import ModelPulls
+from agent_server.model_files.store import ModelPulls
 from agent_server.models.pool import ModelPool
-from agent_server.response_store import ResponseStore
-from agent_server.routes import api
-from agent_server.routes.dependencies import ServerState
+from agent_server.routes import chat, messages, models, monitoring, responses, texts
+from agent_server.server_state import ServerState
 from agent_server.settings.models import ModelSettings
 from agent_server.settings.prices import UsageSettings
-from agent_server.settings.server import ServerSettings
-from agent_server.tendril_registry import TendrilRegistry
+from agent_server.settings.server import ServerSettings, held_address
 from storage.db.database import Database
 from terrarium.config import Config
+
+ROUTES = (chat, texts, responses, messages, models, monitoring)
 
 DATABASE_PATIENCE = 1.0
 """Seconds to wait for another process that holds the lock of the server's database."""
@@ -74,14 +77,15 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # these pages load scripts from a CDN
         redoc_url=None,
-        # Authentication comes before the body: without a valid key no byte of it is read.
         middleware=[
-            Middleware(AccessLogMiddleware, metering),
-            Middleware(AuthMiddleware, api_keys, most),
+            Middleware(RequestMiddleware, metering, api_keys, most),
             Middleware(RequestBodyLimitMiddleware, most),
         ],
     )
-    responses, tendrils = ResponseStore(), TendrilRegistry()
-    pulls = ModelPulls(folder)
-    api.mount(app, ServerState(pool, embedder, metering, responses, tendrils, pulls))
+    app.state.server = ServerState(pool, embedder, metering, ModelPulls(folder))
+    # Not by `include_router`, which makes all of these routes anew, while the first request waits.
+    for routes in ROUTES:
+        app.router.routes += routes.router.routes
+    for kind in (ApiError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, respond_with_error)
     return app

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import gc
 import json
 import os
 import shlex
@@ -12,22 +14,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
-from agent_server.database import held_address
 from agent_server.errors import PullError
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.machine import Machine, engine_gpus
 from agent_server.model_files import embedder
 from agent_server.model_files import store as model_store
 from agent_server.settings.models import DEFAULT_NAME, ModelSettings
-from agent_server.settings.server import ServerSettings
+from agent_server.settings.server import ServerSettings, held_address
 from storage.db.database import Address, Database
 from storage.db.errors import ServerAway
 from storage.db.private_files import tighten_data
 from terrarium.command_line import ConfigFile, DataFolder, align_columns, as_typed
-from terrarium.config import Config, load
-from terrarium.supervision import SUPERVISED, is_stopped_within
+from terrarium.config import Config, ConfigError, load
+from terrarium.sockets import listen
+from terrarium.supervision import SUPERVISED, is_stopped_within, serve_until_stopped
+
+log = structlog.get_logger()
 
 _DATABASE_PAUSE = 1.0  # seconds between two attempts to open the database while it is away
 
@@ -68,18 +73,31 @@ def server(
     # Imported here: loading the web framework would slow down `terrarium model` as well.
     import uvloop
 
-    from agent_server import uvicorn_server
     from agent_server.app import create_app
+    from terrarium.http import serving
 
     address.require_key()
     _require_file(settings)
     # Bind first: a port in use is reported before a model is downloaded.
-    with uvicorn_server.listening(address) as listener:
+    try:
+        listener = listen(address.host, address.port)
+    except OSError as error:
+        where = f"{address.host} port {address.port}"
+        reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
+        raise ConfigError(
+            f"{where} {reason}; choose another with SERVER_PORT or [server] port"
+        ) from error
+    with listener:
         with _report_errors():
             model_store.ensure(models, stand_in=stand_in)
         app = create_app(settings, stand_in=stand_in)
         embedder.ensure(models.folder)
-        uvloop.run(uvicorn_server.serve(app, listener))
+        # Imported objects live as long as the process: exclude them from garbage collection.
+        gc.freeze()
+        host, port = listener.getsockname()[:2]
+        log.info("server.listening", host=host, port=port)
+        # Once cancelled, `serve` lets running answers end within its grace period.
+        uvloop.run(serve_until_stopped(serving.serve(app, listener)))
 
 
 def _require_file(config: Config) -> None:

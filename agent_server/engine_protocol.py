@@ -58,6 +58,27 @@ class ModelInfo:
     is_final: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamState:
+    """An upstream as the metrics show it; it `is_up` while it gets requests."""
+
+    name: str
+    is_up: bool
+    running: int
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """An engine and its queue as the metrics show them: `waiting` requests are counted by their
+    priority."""
+
+    slots: int
+    running: int
+    waiting: Mapping[str, int]
+    upstreams: Sequence[UpstreamState] = ()
+
+
 TRACEPARENT = "traceparent"
 """The field of a request body with the span of the client that sent it."""
 
@@ -71,8 +92,8 @@ class Engine(Protocol):
         return False
 
     @property
-    def upstreams(self) -> Sequence[Any]:
-        """The servers that it sends requests to, for the metrics (`UpstreamState`)."""
+    def upstreams(self) -> Sequence[UpstreamState]:
+        """The servers that it sends requests to."""
         return ()
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:

@@ -30,12 +30,20 @@ from typing import Any, ClassVar
 class ApiError(Exception):
     """An error response of the API; `message` is sent to the client verbatim.
 
-    With `retry_after` it also says after how many seconds another attempt is worthwhile.
+    With `retry_after` it also says after how many seconds another attempt is worthwhile. A subclass
+    names its HTTP `status`, its `kind` (the object's `type`) and its `code`, or inherits them.
     """
 
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "server_error"
     default_code: ClassVar[str | None] = None
+
+    def __init_subclass__(
+        cls, *, status: int | None = None, kind: str | None = None, code: str | None = None
+    ) -> None:
+        """Set what the subclass names."""
+        cls.status, cls.kind = status or cls.status, kind or cls.kind
+        cls.default_code = code or cls.default_code
 
     def __init__(
         self,
@@ -62,18 +70,13 @@ class ApiError(Exception):
         return {"error": body}
 
 
-class InvalidRequest(ApiError):
+class InvalidRequest(ApiError, status=400, kind="invalid_request_error"):
     """The request cannot be honoured as it stands; `param` names the field."""
 
-    status = 400
-    kind = "invalid_request_error"
 
-
-class ContextLengthExceeded(InvalidRequest):
+class ContextLengthExceeded(InvalidRequest, code="context_length_exceeded"):
     """The prompt is longer than the model's context: `limit` tokens, None if the engine does not
     say."""
-
-    default_code = "context_length_exceeded"
 
     def __init__(self, message: str, *, param: str | None = None, limit: int | None = None) -> None:
         super().__init__(message, param=param)
@@ -84,107 +87,68 @@ class ToolsRefused(InvalidRequest):
     """The model, or the server that runs it, does not support tools, or not a free choice."""
 
 
-class Unauthorized(ApiError):
+class Unauthorized(ApiError, status=401, kind="authentication_error", code="invalid_api_key"):
     """The bearer key is missing or wrong."""
-
-    status = 401
-    kind = "authentication_error"
-    default_code = "invalid_api_key"
 
     def __init__(self, message: str) -> None:
         super().__init__(message, headers={"www-authenticate": "Bearer"})
 
 
-class Forbidden(ApiError):
+class Forbidden(ApiError, status=403, kind="permission_error", code="forbidden"):
     """The client may not do this, whatever key it has."""
 
-    status = 403
-    kind = "permission_error"
-    default_code = "forbidden"
 
-
-class NotFound(ApiError):
+class NotFound(ApiError, status=404, kind="invalid_request_error"):
     """There is no such model or address."""
 
-    status = 404
-    kind = "invalid_request_error"
 
-
-class BodyTooLarge(ApiError):
+class BodyTooLarge(ApiError, status=413, kind="invalid_request_error", code="request_too_large"):
     """The request body exceeds `[server] max_body_bytes`, or has too many values."""
 
-    status = 413
-    kind = "invalid_request_error"
-    default_code = "request_too_large"
 
-
-class RateLimited(ApiError):
+class RateLimited(ApiError, status=429, kind="rate_limit_error", code="rate_limit_exceeded"):
     """A quota or budget is exhausted, the queue is full, or the upstream answered 429."""
 
-    status = 429
-    kind = "rate_limit_error"
-    default_code = "rate_limit_exceeded"
 
-
-class ClientGone(ApiError):
+class ClientGone(ApiError, status=499, kind="client_error", code="client_closed_request"):
     """The client closed the connection before its answer was complete.
 
     499 is nginx's convention. It appears in logs and metrics only: nobody is left to receive it.
     """
 
-    status = 499
-    kind = "client_error"
-    default_code = "client_closed_request"
 
-
-class Unsupported(ApiError):
+class Unsupported(ApiError, status=501, kind="invalid_request_error", code="unsupported"):
     """The engine lacks the requested feature.
 
     The SDKs of OpenAI and Anthropic would repeat the request after a 5xx without the header.
     """
 
-    status = 501
-    kind = "invalid_request_error"
-    default_code = "unsupported"
-
     def __init__(self, message: str) -> None:
         super().__init__(message, headers={"x-should-retry": "false"})
 
 
-class EngineUnavailable(ApiError):
+class EngineUnavailable(
+    ApiError, status=503, kind="service_unavailable_error", code="engine_unavailable"
+):
     """No engine can be reached, or its answer was invalid or broke off; worth a retry."""
-
-    status = 503
-    kind = "service_unavailable_error"
-    default_code = "engine_unavailable"
 
     def __init__(self, message: str) -> None:
         super().__init__(message, headers={"retry-after": "1"})
 
 
-class EngineMisconfigured(EngineUnavailable):
+class EngineMisconfigured(EngineUnavailable, code="engine_misconfigured"):
     """The engine rejects our key, has no such path or model, or cannot load its file.
 
     Only the operator can fix that.
     """
 
-    default_code = "engine_misconfigured"
 
-
-class QueueTimeout(ApiError):
+class QueueTimeout(ApiError, status=503, kind="service_unavailable_error", code="queue_timeout"):
     """The request has waited for a slot of the engine for the longest time allowed."""
 
-    status = 503
-    kind = "service_unavailable_error"
-    default_code = "queue_timeout"
 
-
-class EngineTimeout(ApiError):
+class EngineTimeout(ApiError, status=504, kind="timeout_error", code="engine_timeout"):
     """The engine was silent for longer than `model.timeout`."""
-
-    status = 504
-    kind = "timeout_error"
-    default_code = "engine_timeout"
 
 
 class PullError(Exception):

@@ -19,11 +19,19 @@ import structlog
 
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import QueuedRequest
-from agent_server.engine_protocol import TRACEPARENT, Chunk, Chunks, Engine, ModelInfo, TokenCount
-from agent_server.engines.cache_salt import CACHE_SALT, cache_salt
+from agent_server.engine_protocol import (
+    TRACEPARENT,
+    Chunk,
+    Chunks,
+    Engine,
+    EngineState,
+    ModelInfo,
+    TokenCount,
+)
+from agent_server.engines.prompt_guard import CACHE_SALT, cache_salt
 from agent_server.errors import ApiError, Unsupported
 from agent_server.metering.accounts import Metering, Reservation, Spender
-from agent_server.metering.request_context import ANYBODY, RequestContext
+from agent_server.metering.request_context import ANYBODY, PRIORITIES, RequestContext
 from agent_server.schemas.chat_answer import has_output
 from storage.usage.usage import TokenUsage
 from terrarium.cancellation import ScopeCancelled
@@ -177,9 +185,15 @@ class AdmittedEngine:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Start and stop the engine, and with it the gauges of its queue."""
-        queue, upstreams = self._queue.scheduler, self._engine.upstreams
-        with self._metering.metrics.watch_queue(self._name, queue, upstreams):
+        """Start and stop the engine, and with it the metrics of its queue."""
+        scheduler = self._queue.scheduler
+
+        def state() -> EngineState:
+            count = scheduler.waiting_count
+            waiting = {name: count(background=name == "background") for name in PRIORITIES}
+            return EngineState(scheduler.slots, scheduler.running, waiting, self._engine.upstreams)
+
+        with self._metering.metrics.watch_engine(self._name, state):
             async with self._engine.lifespan():
                 yield
 

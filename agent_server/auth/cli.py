@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -18,10 +17,12 @@ from agent_server.settings.prices import UsageSettings
 from agent_server.settings.server import ServerSettings, require_key_name
 from storage.db.database import Database
 from storage.settings import store_address
-from storage.usage.api_keys import ApiKeyRow, Key, Keys, Priority
-from storage.usage.usage import UsageAmount, UsageKey, UsageTable
+from storage.usage.api_keys import Key, Keys, Priority
+from storage.usage.usage import UsageTable
 from terrarium.command_line import ConfigFile, DataFolder, align_columns, take_options
 from terrarium.config import Config, load
+
+T = TypeVar("T")
 
 Quota = Annotated[int | None, typer.Option(min=0, help="Maximum number; 0, the default: no limit.")]
 
@@ -90,18 +91,13 @@ class KeyCommand:
 def create(command: KeyCommand) -> None:
     """Create a key and print it, this once only. The tendril gets it as AGENT_API_KEY."""
     config = load(command.config, command.data)
-    if note := asyncio.run(_closing_note(config)):
+    if note := _closing_note(config):
         typer.echo(note, err=True)
         # Scripts are warned on standard error, but not asked.
         if sys.stdin.isatty():
             typer.confirm("Create the key?", abort=True, err=True)
     key = command.apply(Key(command.name))
-
-    async def make() -> str:
-        async with _database(config) as database:
-            return await Keys(database).create(key)
-
-    typer.echo(asyncio.run(make()))
+    typer.echo(_run(config, lambda database: Keys(database).create(key)))
 
 
 @keys.command("set")
@@ -109,14 +105,13 @@ def create(command: KeyCommand) -> None:
 def set_(command: KeyCommand) -> None:
     """Change the limits of a key; those that are not named stay as they are, 0 removes one."""
 
-    async def change() -> bool:
-        async with _database(load(command.config, command.data)) as database:
-            table = Keys(database)
-            valid = [each.key for each in await table.list_all() if each.revoked is None]
-            found = next((key for key in valid if key.name == command.name), None)
-            return found is not None and await table.change(command.apply(found))
+    async def change(database: Database) -> bool:
+        table = Keys(database)
+        valid = [each.key for each in await table.list_all() if each.revoked is None]
+        found = next((key for key in valid if key.name == command.name), None)
+        return found is not None and await table.change(command.apply(found))
 
-    if not asyncio.run(change()):
+    if not _run(load(command.config, command.data), change):
         _exit_without(command.name)
     typer.echo(f"{command.name} has its new limits")
 
@@ -129,14 +124,10 @@ def list_(
 ) -> None:
     """List the keys, and the usage of each tendril by UTC day and model."""
     settings = load(config, data)
-
-    async def read() -> tuple[Sequence[ApiKeyRow], Sequence[tuple[UsageKey, UsageAmount]]]:
-        today = datetime.now(UTC).date()
-        async with _database(settings) as database:
-            used = await UsageTable(database).read(today - timedelta(days=days - 1), today)
-            return await Keys(database).list_all(), used
-
-    stored, used = asyncio.run(read())
+    today = datetime.now(UTC).date()
+    since = today - timedelta(days=days - 1)
+    stored = _run(settings, lambda database: Keys(database).list_all())
+    used = _run(settings, lambda database: UsageTable(database).read(since, today))
     rows: list[Sequence[str]] = [_KEYS]
     for each in stored:
         key = each.key
@@ -171,12 +162,7 @@ def revoke(
     data: DataFolder = Path("data"),
 ) -> None:
     """Revoke a key: requests that still send it get 401."""
-
-    async def end() -> bool:
-        async with _database(load(config, data)) as database:
-            return await Keys(database).revoke(name)
-
-    if not asyncio.run(end()):
+    if not _run(load(config, data), lambda database: Keys(database).revoke(name)):
         _exit_without(name)
     typer.echo(f"{name} no longer has a key")
 
@@ -186,21 +172,27 @@ def _exit_without(name: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-def _database(config: Config) -> AbstractAsyncContextManager[Database]:
-    return Database.open(store_address(config, "server"))
+def _run(config: Config, work: Callable[[Database], Awaitable[T]]) -> T:
+    """Return the result of `work` with the server's database."""
+
+    async def run() -> T:
+        async with Database.open(store_address(config, "server")) as database:
+            return await work(database)
+
+    return asyncio.run(run())
 
 
-async def _closing_note(config: Config) -> str:
+def _closing_note(config: Config) -> str:
     """Return the warning that the first key closes the server to requests without one, "" if the
     server is closed already."""
     server = config.section(ServerSettings)
     if server.admin_key is not None or server.keys:
         return ""
+    if _run(config, lambda database: Keys(database).exist()):
+        return ""
     today = datetime.now(UTC).date()
-    async with _database(config) as database:
-        if await Keys(database).exist():
-            return ""
-        used = await UsageTable(database).read(today - timedelta(days=6), today, ANYBODY.name)
+    since = today - timedelta(days=6)
+    used = _run(config, lambda database: UsageTable(database).read(since, today, ANYBODY.name))
     note = (
         "From now on this server answers nobody without a key. What `terrarium up` starts, and "
         "commands such as `terrarium chat` beside it, have keys of their own."

@@ -43,11 +43,8 @@ class ApiKeyCache:
             for name, secret in settings.keys.items()
         }
         self._issued: Mapping[bytes, Key] = {}
+        self._has_configured = bool(self._admin or self._configured)
         self.is_open = not self._has_configured
-
-    @property
-    def _has_configured(self) -> bool:
-        return self._admin is not None or bool(self._configured)
 
     def authenticate(self, secret: bytes) -> Key | None:
         """Return the owner of `secret`, ANYBODY if the server is open, or None for a wrong or

@@ -17,10 +17,9 @@ from typing import Any
 import structlog
 
 from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
-from agent_server.engines.cache_salt import add_salt
-from agent_server.engines.control_tokens import escape_control_tokens
 from agent_server.engines.llama_child import CANNOT_LOAD, EngineSpec
 from agent_server.engines.openai import OpenAIEngine
+from agent_server.engines.prompt_guard import add_salt, escape_control_tokens
 from agent_server.engines.upstream_pool import UpstreamConfig
 from agent_server.errors import EngineMisconfigured, EngineUnavailable
 from agent_server.model_catalogue.machine import Gpu
@@ -71,6 +70,8 @@ class EmbeddedEngine(Engine):
     file cannot be loaded.
     """
 
+    isolates_keys = True  # a prompt begins with the salt of its key, or does not use the cache
+
     def __init__(
         self, spec: EngineSpec, *, timeout: float, watchdog: Watchdog | None = None
     ) -> None:
@@ -81,11 +82,6 @@ class EmbeddedEngine(Engine):
         self._http: OpenAIEngine | None = None
         self._gpus: tuple[Gpu, ...] = ()
         self._cannot_load = False
-
-    @property
-    def isolates_keys(self) -> bool:
-        """True: a prompt begins with the salt of its key, or does not use the cache."""
-        return True
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:

@@ -14,7 +14,6 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 from typing_extensions import TypedDict
 
 from agent_server.engine_protocol import Chunk, Chunks, ModelInfo, TokenCount
-from agent_server.engines.cache_salt import CACHE_SALT
 from agent_server.engines.errors import event_to_api_error
 from agent_server.engines.model_descriptions import (
     coalesce_info,
@@ -25,6 +24,7 @@ from agent_server.engines.model_descriptions import (
     running_model,
     size_in,
 )
+from agent_server.engines.prompt_guard import CACHE_SALT
 from agent_server.engines.upstream_pool import (
     FAILOVER_ERRORS,
     LINGER,

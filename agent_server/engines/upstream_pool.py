@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import structlog
 from pydantic_core import from_json
 
-from agent_server.engine_protocol import TRACEPARENT, Engine
-from agent_server.engines.cache_salt import CACHE_SALT
+from agent_server.engine_protocol import TRACEPARENT, Engine, UpstreamState
 from agent_server.engines.errors import DETAIL_PATHS, to_api_error
 from agent_server.engines.model_descriptions import objects_in
+from agent_server.engines.prompt_guard import CACHE_SALT
 from agent_server.errors import (
     ApiError,
     EngineMisconfigured,
@@ -298,9 +298,12 @@ class UpstreamEngine(Engine):
         self._turn = itertools.count()
 
     @property
-    def upstreams(self) -> Sequence[Upstream]:
+    def upstreams(self) -> Sequence[UpstreamState]:
         """The servers that it sends requests to."""
-        return self._upstreams
+        return [
+            UpstreamState(each.name, not each.down, each.in_flight, each.failed_total)
+            for each in self._upstreams
+        ]
 
     @property
     def is_busy(self) -> bool:

@@ -1,4 +1,4 @@
-"""ASGI middleware around every request: its id, log line, metrics and key."""
+"""The ASGI middleware around every request: its id, key, log line and metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agent_server.errors import (
     NotFound,
     Unauthorized,
 )
-from agent_server.http.errors import error_event, error_response, too_large
+from agent_server.http.responses import error_event, error_response, too_large
 from agent_server.metering.accounts import Metering
 from agent_server.metering.request_context import RequestContext
 from terrarium.loopback import host_of, is_loopback
@@ -45,15 +45,30 @@ POLICY_VIOLATION = 1008
 """Close code of a refused websocket (RFC 6455, 7.4.1)."""
 
 
-class AccessLogMiddleware:
-    """Gives each request an id, logs and counts it, and catches what nothing else has caught."""
+class RequestMiddleware:
+    """Gives each request an id and a context, logs and counts it, and catches what nothing else has
+    caught.
 
-    def __init__(self, app: ASGIApp, metering: Metering) -> None:
+    It is authenticated before any of its body is read. A body that declares more than
+    `max_body_size` bytes is refused as well: Starlette's middleware would answer it with plain
+    text; it counts the bytes of bodies that declare no length.
+    """
+
+    def __init__(
+        self, app: ASGIApp, metering: Metering, api_keys: ApiKeyCache, max_body_size: int
+    ) -> None:
         self._app = app
         self._metering = metering
+        self._api_keys = api_keys
+        self._max_body_size = max_body_size
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection; only those of HTTP are logged."""
+        if scope["type"] == "websocket":
+            # No endpoint speaks websocket, and the keys are checked for HTTP requests only. Our own
+            # uvicorn accepts no websockets, but the proxy of Ray Serve passes them on.
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -83,7 +98,12 @@ class AccessLogMiddleware:
         # Each request has its own copy of the context, so nothing has to be unbound.
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
         try:
-            await self._app(scope, receive, send_tracked)
+            try:
+                self._authenticate(scope)
+            except ApiError as refusal:
+                await error_response(refusal, path)(scope, receive, send_tracked)
+            else:
+                await self._app(scope, receive, send_tracked)
         except asyncio.CancelledError:
             # Only uvicorn cancels a request, when the grace period of a shutdown is over. The
             # client is told by a 503, or by the last event of its stream.
@@ -102,42 +122,17 @@ class AccessLogMiddleware:
             # Our tendrils leave in the middle of an answer of which they have enough.
             is_answered = is_complete or (cuts and is_stream)
             outcome = status if status and is_answered else ClientGone.status
-            seconds = time.monotonic() - began
-            # The route's pattern: with paths as labels, clients could create series without limit.
-            route = getattr(scope.get("route"), "path", "other")
-            self._metering.metrics.count_response(route, outcome, seconds)
-            is_polled = (route, outcome) in ROUTINE or route in {*PUBLIC_PATHS, METRICS_PATH}
-            tell = log.debug if is_polled else log.info
-            facts = context.log_fields() if (context := scope.get("request_context")) else {}
-            tell("request.done", route=route, status=outcome, seconds=round(seconds, 3), **facts)
+            self._record(scope, outcome, time.monotonic() - began)
 
-
-class AuthMiddleware:
-    """Authenticates a request and creates its context, before any of the body is read.
-
-    A body that declares more than `max_body_size` bytes is refused as well. Starlette's middleware
-    would answer it with plain text; it counts the bytes of bodies that declare no length.
-    """
-
-    def __init__(self, app: ASGIApp, api_keys: ApiKeyCache, max_body_size: int) -> None:
-        self._app = app
-        self._api_keys = api_keys
-        self._max_body_size = max_body_size
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] == "websocket":
-            # No endpoint speaks websocket, and the keys are checked for HTTP requests only. Our own
-            # uvicorn accepts no websockets, but the proxy of Ray Serve passes them on.
-            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
-            return
-        if scope["type"] == "http":
-            try:
-                self._authenticate(scope)
-            except ApiError as error:
-                await error_response(error, scope["path"])(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+    def _record(self, scope: Scope, outcome: int, seconds: float) -> None:
+        """Count and log a request with the status of its `outcome`."""
+        # The route's pattern: with paths as labels, clients could create series without limit.
+        route = getattr(scope.get("route"), "path", "other")
+        self._metering.metrics.count_response(route, outcome, seconds)
+        is_polled = (route, outcome) in ROUTINE or route in {*PUBLIC_PATHS, METRICS_PATH}
+        tell = log.debug if is_polled else log.info
+        facts = context.log_fields() if (context := scope.get("request_context")) else {}
+        tell("request.done", route=route, status=outcome, seconds=round(seconds, 3), **facts)
 
     def _authenticate(self, scope: Scope) -> None:
         """Put the context of a request into its scope. Raises ApiError if it is refused."""

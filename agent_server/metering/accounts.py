@@ -26,9 +26,8 @@ from datetime import UTC, date, datetime
 import structlog
 
 from agent_server.errors import RateLimited
-from agent_server.metering.metrics import Metrics
 from agent_server.metering.request_context import OURSELVES
-from agent_server.metering.tracing import Tracing
+from agent_server.metering.telemetry import Metrics, Tracing
 from agent_server.settings.prices import BudgetSettings, UsageSettings
 from storage.db.database import Database
 from storage.db.errors import Unavailable
@@ -189,15 +188,9 @@ class Spender:
     person: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """An amount spent today: by a tendril with a model in all or, if it is `of_people`, the part of
-    it by one channel and person."""
-
-    spender: Spender
-    tokens: int
-    cost: float
-    of_people: bool = False
+Spent = tuple[Spender, int, float]
+"""The tokens and the cost of today: of a tendril with a model in all or, if the spender has a
+channel or a person, the part of it by these."""
 
 
 class Budgets:
@@ -273,12 +266,10 @@ class Reservation:
 class Accounts:
     """The accounts of quotas and budgets."""
 
-    def __init__(
-        self, budgets: Mapping[str, BudgetSettings], clock: SteadyClock | None = None
-    ) -> None:
+    def __init__(self, budgets: Mapping[str, BudgetSettings]) -> None:
         self._answers, self._counts = Quotas(), Quotas()
         self._budgets = Budgets(budgets)
-        self._clock = clock or SteadyClock()
+        self._clock = SteadyClock()
 
     def reserve(
         self,
@@ -323,9 +314,9 @@ class Accounts:
         """Count what was used today before this start. Raises Unavailable."""
         used, spent_today = Counter[str](), await recorder.read_spent()
         self.change_budgets(self._budgets.settings, spent_today)
-        for spent in spent_today:
-            if not spent.of_people:
-                used[spent.spender.tendril] += spent.tokens
+        for spender, tokens, _ in spent_today:
+            if not (spender.channel or spender.person):
+                used[spender.tendril] += tokens
         for tendril, tokens in used.items():
             self._answers.seed(tendril, tokens, self._clock.time())
 
@@ -335,9 +326,9 @@ class Accounts:
         """Replace the budgets; what was spent today counts in the new ones. With no await between
         its reading and this, no request is missing."""
         self._budgets, now = Budgets(settings), self._clock.time()
-        for spent in spent_today:
-            of_people = spent.of_people
-            self._budgets.spend(spent.spender, spent.tokens, spent.cost, now, of_people=of_people)
+        for spender, tokens, cost in spent_today:
+            of_people = bool(spender.channel or spender.person)
+            self._budgets.spend(spender, tokens, cost, now, of_people=of_people)
 
 
 FORGET_INTERVAL = 600.0
@@ -428,13 +419,12 @@ class UsageRecorder:
             used = await self.read(today, today)
         # As in `read`, there is no await from here on.
         found = [
-            Spent(Spender(key.tendril, key.model), amount.tokens, amount.cost)
+            (Spender(key.tendril, key.model), amount.tokens, amount.cost)
             for key, amount in used.items()
         ]
         unwritten = self._people.unwritten.items()
         for key, tokens, cost in (*written, *((k, a.tokens, a.cost) for k, a in unwritten)):
-            spender = Spender(key.tendril, key.model, key.channel, key.person)
-            found.append(Spent(spender, tokens, cost, of_people=True))
+            found.append((Spender(key.tendril, key.model, key.channel, key.person), tokens, cost))
         return found
 
 

@@ -1,7 +1,7 @@
 """The context of one HTTP request: its sender, its conversation, and the meter of its use.
 
-`AuthMiddleware` creates it from the headers and puts it into the ASGI scope; endpoints pass it to
-the models, and these to the engines.
+`RequestMiddleware` creates it from the headers and puts it into the ASGI scope; endpoints pass it
+to the models, and these to the engines.
 """
 
 from __future__ import annotations
@@ -35,33 +35,32 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 PRIORITIES = ("interactive", "background")
 
+
+def _header(name: str, description: str, **schema: Any) -> dict[str, Any]:
+    described = {"name": name, "in": "header", "description": description}
+    return {**described, "schema": {"type": "string", **schema}}
+
+
 HEADERS: dict[str, Any] = {
     "parameters": [
-        {
-            "name": "x-session-id",
-            "in": "header",
-            "description": "the conversation this request belongs to",
-            "schema": {"type": "string", "maxLength": MAX_SESSION_LENGTH},
-        },
-        {
-            "name": "x-priority",
-            "in": "header",
-            "description": "whether a person waits for the answer",
-            "schema": {"type": "string", "enum": [*PRIORITIES], "default": PRIORITIES[0]},
-        },
-        {
-            "name": "x-cuts-answers",
-            "in": "header",
-            "description": "any value: a client that leaves during the answer had enough of it",
-            "schema": {"type": "string"},
-        },
+        _header(
+            "x-session-id", "the conversation this request belongs to", maxLength=MAX_SESSION_LENGTH
+        ),
+        _header(
+            "x-priority",
+            "whether a person waits for the answer",
+            enum=[*PRIORITIES],
+            default=PRIORITIES[0],
+        ),
+        _header(
+            "x-cuts-answers", "any value: a client that leaves during the answer had enough of it"
+        ),
         *(
-            {
-                "name": f"x-{whose}",
-                "in": "header",
-                "description": f"a pseudonym of the {whose}, for budgets of each {whose}",
-                "schema": {"type": "string", "maxLength": MAX_PSEUDONYM_LENGTH},
-            }
+            _header(
+                f"x-{whose}",
+                f"a pseudonym of the {whose}, for budgets of each {whose}",
+                maxLength=MAX_PSEUDONYM_LENGTH,
+            )
             for whose in ("person", "channel")
         ),
     ]

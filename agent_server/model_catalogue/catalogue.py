@@ -59,7 +59,7 @@ class CatalogueEntry(BaseModel):
     memory: int
     can: str
 
-    def runs_well(self, machine: Machine) -> bool:
+    def suits(self, machine: Machine) -> bool:
         """Estimate whether the model fits into the machine and reads prompts fast enough there."""
         # A GPU that holds the model is always fast enough; on CPU cores the speed decides too.
         if self.memory <= machine.gpu_memory:
@@ -116,14 +116,14 @@ def best_for(machine: Machine) -> CatalogueEntry | None:
 
     Open-source licences rank before size.
     """
-    fitting = [entry for entry in entries() if entry.runs_well(machine)]
+    fitting = [entry for entry in entries() if entry.suits(machine)]
     return max(fitting, key=lambda entry: (entry.open_source, entry.size), default=None)
 
 
 def describe(entry: CatalogueEntry, machine: Machine) -> dict[str, object]:
     """Return an entry for other programs, with the estimates for `machine`."""
     return entry.model_dump() | {
-        "runs_well": entry.runs_well(machine),
+        "runs_well": entry.suits(machine),
         "prompt_speed": round(entry.prompt_speed(machine)),
         "best": entry == best_for(machine),
     }

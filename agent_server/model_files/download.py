@@ -23,14 +23,7 @@ from typing import Any
 
 import httpx2
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
 from agent_server.errors import PullError
 
@@ -208,14 +201,8 @@ def _receive(response: httpx2.Response, part: Path, have: int, url: str, whole: 
     note = json.dumps({"url": url, "etag": response.headers.get("etag")})
     with _full_disk_told(part):
         _note_path(part).write_text(note, encoding="utf-8")
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    )
+    columns = (*Progress.get_default_columns(), DownloadColumn(), TransferSpeedColumn())
+    bar = Progress(*columns, console=Console(stderr=True))
     with _full_disk_told(part), part.open("ab" if begin else "wb") as file, bar:
         task = bar.add_task(part.stem, total=total, completed=begin)
         written = begin

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as BrokenConfig
 from dataclasses import dataclass, replace
@@ -78,32 +78,17 @@ class Wheel:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Indexes:
-    """Where wheels come from: `urls` of indexes, `folders` that hold wheels, and the file with the
-    `certificates` to trust, None for the usual ones."""
-
-    urls: tuple[str, ...]
-    folders: tuple[Path, ...]
-    certificates: str | None
-
-    @classmethod
-    def of_this_machine(cls) -> Indexes:
-        """Return what pip and uv are configured with."""
-        uv, pip = os.environ.get, pip_options()
-        first = uv("UV_DEFAULT_INDEX") or uv("UV_INDEX_URL") or pip.get("index-url")
-        more = [uv("UV_INDEX"), uv("UV_EXTRA_INDEX_URL"), pip.get("extra-index-url")]
-        urls = [first or _DEFAULT_INDEX, *" ".join(filter(None, more)).split()]
-        if pip.get("no-index", "").lower() in ("1", "true", "yes", "on"):
-            urls = []
-        # uv allows a name before the URL, NAME=URL.
-        urls = [re.sub(r"^[\w-]+=(?=https?://)", "", url).rstrip("/") for url in urls]
-        links = [each.removeprefix("file://") for each in pip.get("find-links", "").split()]
-        return cls(
-            tuple(dict.fromkeys(url for url in urls if url.startswith(_DIRECT))),
-            tuple(Path(unquote(each)) for each in links if not each.startswith(_DIRECT)),
-            pip.get("cert"),
-        )
+def index_urls(pip: Mapping[str, str]) -> Sequence[str]:
+    """Return the URLs of the indexes that pip's options and uv's variables name, in order."""
+    uv = os.environ.get
+    first = uv("UV_DEFAULT_INDEX") or uv("UV_INDEX_URL") or pip.get("index-url")
+    more = [uv("UV_INDEX"), uv("UV_EXTRA_INDEX_URL"), pip.get("extra-index-url")]
+    urls = [first or _DEFAULT_INDEX, *" ".join(filter(None, more)).split()]
+    if pip.get("no-index", "").lower() in ("1", "true", "yes", "on"):
+        return ()
+    # uv allows a name before the URL, NAME=URL.
+    urls = [re.sub(r"^[\w-]+=(?=https?://)", "", url).rstrip("/") for url in urls]
+    return list(dict.fromkeys(url for url in urls if url.startswith(_DIRECT)))
 
 
 def pip_options() -> Mapping[str, str]:
@@ -136,19 +121,19 @@ def pip_options() -> Mapping[str, str]:
 def fetch_wheel(wheel: Wheel, part: Path) -> None:
     """Download a wheel to `part`, verified; an interrupted download is resumed. The caller holds
     the lock, `exclusive(part)`. Raises PullError."""
-    indexes = Indexes.of_this_machine()
-    for folder in indexes.folders:
-        if (folder / wheel.filename).is_file():
-            shutil.copyfile(folder / wheel.filename, part)
+    pip = pip_options()
+    for link in pip.get("find-links", "").split():
+        path = Path(unquote(link.removeprefix("file://")), wheel.filename)
+        if not link.startswith(_DIRECT) and path.is_file():
+            shutil.copyfile(path, part)
             return require_sha256(part, wheel.sha256)
     failures = []
-    for index in indexes.urls:
+    for index in index_urls(pip):
         parts = urlsplit(index)
         login, _, host = parts.netloc.rpartition("@")
         name, _, password = map(unquote, login.partition(":"))
-        source = FileHost(
-            "your package index", indexes.certificates, (name, password) if login else None
-        )
+        account = (name, password) if login else None
+        source = FileHost("your package index", pip.get("cert"), account)
         # Without the login, no address of ours can tell it.
         index = parts._replace(netloc=host).geturl()
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from agent_server.errors import (
 )
 from agent_server.metering.accounts import Metering
 from agent_server.metering.request_context import RequestContext
-from agent_server.models.measurements import MeasurementStore
+from agent_server.models.capabilities import MeasurementStore
 from agent_server.models.served_model import ServedModel
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
 from agent_server.schemas.chat_answer import ModelAnswer
@@ -47,18 +47,14 @@ LOCAL_PREFIX = "local"
 """Prefix of a name that means a model of the table, never an alias."""
 
 
+@dataclass(frozen=True, slots=True)
 class ModelTable:
-    """Models by name, and aliases. `NAME:X` is the model X at the upstream of the model NAME."""
+    """Models by name, aliases, and the `default` model. `NAME:X` is the model X at the upstream of
+    the model NAME."""
 
-    def __init__(
-        self,
-        models: Mapping[str, ServedModel],
-        aliases: Mapping[str, tuple[str, ...]],
-        default: str,
-    ) -> None:
-        self.models = models
-        self.aliases = aliases
-        self.default = models[default]
+    models: Mapping[str, ServedModel]
+    aliases: Mapping[str, tuple[str, ...]]
+    default: ServedModel
 
     @classmethod
     def from_config(
@@ -84,7 +80,7 @@ class ModelTable:
             name: (targets,) if isinstance(targets, str) else tuple(targets)
             for name, targets in default.aliases.items()
         }
-        return cls(models, aliases, default.name)
+        return cls(models, aliases, models[default.name])
 
     def resolve(self, name: str | None) -> Sequence[ServedModel]:
         """Return the models to try in this order until one answers. Raises NotFound.

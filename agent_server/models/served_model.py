@@ -26,13 +26,14 @@ from agent_server.errors import (
 )
 from agent_server.metering.request_context import OURSELVES, RequestContext
 from agent_server.model_catalogue.catalogue import better_than
-from agent_server.models.capabilities import ModelCapabilities, is_near
-from agent_server.models.measurements import (
+from agent_server.models.capabilities import (
     PASSING_SHARE,
     VERSION,
     MeasurementStore,
+    ModelCapabilities,
     ModelMeasurements,
     PromptSpeed,
+    is_near,
     share_right,
 )
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
@@ -222,22 +223,20 @@ class ServedModel:
                 elif self._is_on_cpu and self._speed.rate is None:
                     # A new word each time: a repeated prompt would come from the engine's cache.
                     for word in SAMPLE_WORDS:
-                        await self._time_reading(f"{word} " * 200, context)
+                        messages = [{"role": "user", "content": f"{word} " * 200}]
+                        body = {**params, "messages": messages, "max_tokens": 1}
+                        probe = PromptSpeed()
+                        async with aclosing(self.engine.chat(body, context)) as chunks:
+                            async for chunk in chunks:
+                                probe.observe(chunk)
+                        self._speed.seed(probe.rate or 0)
+                        self.save_measurements()
                         await asyncio.sleep(SAMPLE_PAUSE)
             except ApiError as error:
                 log.warning("model.not_measured", model=self.name, reason=error.message)
                 await asyncio.sleep(MAX_INFO_PAUSE)
             else:
                 break
-        self.save_measurements()
-
-    async def _time_reading(self, prompt: str, context: RequestContext) -> None:
-        messages, probe = [{"role": "user", "content": prompt}], PromptSpeed()
-        body = {**self._engine_params(context), "messages": messages, "max_tokens": 1}
-        async with aclosing(self.engine.chat(body, context)) as chunks:
-            async for chunk in chunks:
-                probe.observe(chunk)
-        self._speed.seed(probe.rate or 0)
         self.save_measurements()
 
     def answer(self, request: ChatRequest, context: RequestContext) -> Chunks:

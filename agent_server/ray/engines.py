@@ -17,10 +17,9 @@ from ray.serve._private import replica
 from ray.serve.config import AutoscalingContext
 from ray.serve.exceptions import RayServeException
 
-from agent_server.admission.admission import reserved_slots
+from agent_server.admission.admission import create_engine, reserved_slots
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
-from agent_server.engines.factory import create_engine
 from agent_server.errors import ApiError, EngineUnavailable
 from agent_server.model_files import store
 from agent_server.settings.models import ModelSettings, settings_of_models
@@ -106,21 +105,10 @@ class EngineReplica:
         except ApiError as error:
             yield error
 
-    async def count(self, body: Mapping[str, Any]) -> TokenCount | ApiError:
-        """Count tokens; an ApiError is returned, not raised."""
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Return the result of a method of the engine; an ApiError is returned, not raised."""
         try:
-            return await self._engine.count(body)
-        except ApiError as error:
-            return error
-
-    async def ready(self) -> bool:
-        """Return whether the engine can generate now."""
-        return await self._engine.ready()
-
-    async def model_info(self) -> ModelInfo | ApiError:
-        """Return the model's description; an ApiError is returned, not raised."""
-        try:
-            return await self._engine.model_info()
+            return await getattr(self._engine, method)(*arguments)
         except ApiError as error:
             return error
 
@@ -161,14 +149,11 @@ class EngineReplicas(Engine):
     chunk any replica may get it.
     """
 
+    isolates_keys = True  # as every replica does
+
     def __init__(self, handle: Any, queue: AdmissionQueue) -> None:
         self._handle = handle
         self._queue = queue
-
-    @property
-    def isolates_keys(self) -> bool:
-        """True: every replica isolates the cached prompts of different keys."""
-        return True
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -239,29 +224,27 @@ class EngineReplicas(Engine):
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens at any replica. Raises ApiError."""
-        counted = await self._call("count", dict(body))
-        assert isinstance(counted, TokenCount)
+        counted: TokenCount = await self._call("count", dict(body))
         return counted
 
     async def ready(self) -> bool:
         """Return whether the replica that Ray Serve chooses can generate now."""
         try:
             async with asyncio.timeout(READY_TIMEOUT):
-                return bool(await self._handle.ready.remote())
+                return bool(await self._handle.call.remote("ready"))
         except (TimeoutError, *LOST_PROCESS_ERRORS):
             return False
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Return the model's description from any replica, which has one. Raises ApiError."""
-        info = await self._call("model_info")
-        assert isinstance(info, ModelInfo)
+        info: ModelInfo = await self._call("model_info")
         return info
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         """Call a method of any replica, again if that one is lost. Raises ApiError."""
         for _ in range(MAX_ATTEMPTS):
             try:
-                answer = await getattr(self._handle, method).remote(*arguments)
+                answer = await self._handle.call.remote(method, *arguments)
             except LOST_PROCESS_ERRORS as error:
                 log.warning("engine.lost", error=type(error).__name__)
                 await asyncio.sleep(RETRY_PAUSE)

@@ -6,14 +6,15 @@ Each proxy calls `middlewares`, which RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import structlog
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_server.errors import EngineUnavailable
-from agent_server.http.errors import error_event, error_response
+from agent_server.http.responses import error_event, error_response
 
 log = structlog.get_logger()
 
@@ -54,15 +55,14 @@ class RetryMiddleware:
             size += len(body[-1].get("body", b""))
             has_more = body[-1].get("more_body", False)
         for _ in range(1 if has_more else MAX_ATTEMPTS):
-            response, request = ProxiedResponse(send), ReplayedRequest(body, receive)
+            attempt = Attempt(iter(body), receive, send)
             # A copy, as Ray appends a request id to the list of headers.
-            await self._app(
-                {**scope, "headers": [*scope["headers"]]}, request.receive, response.send
-            )
-            if response.is_complete or request.is_client_gone:
+            copied = {**scope, "headers": [*scope["headers"]]}
+            await self._app(copied, attempt.receive, attempt.send)
+            if attempt.is_complete or attempt.is_client_gone:
                 return
-            if response.has_begun:
-                if response.is_stream:
+            if attempt.has_begun:
+                if attempt.is_stream:
                     text = "the server went away in the middle of the answer; ask again"
                     last = error_event(EngineUnavailable(text), scope["path"])
                     await send({"type": "http.response.body", "body": last})
@@ -73,30 +73,25 @@ class RetryMiddleware:
         await error_response(error, scope["path"])(scope, receive, send)
 
 
-class ReplayedRequest:
-    """The request of one attempt: the buffered messages, then what the client sends after them."""
+@dataclass(slots=True)
+class Attempt:
+    """One attempt: the request's `buffered` messages and what the client sends after them, and the
+    progress of the response; errors of Ray itself are suppressed."""
 
-    def __init__(self, buffered: Sequence[Message], receive: Receive) -> None:
-        self._buffered = iter(buffered)
-        self._receive = receive
-        self.is_client_gone = False
+    buffered: Iterator[Message]
+    client_receive: Receive
+    client_send: Send
+    is_client_gone: bool = False
+    is_refused: bool = False
+    has_begun: bool = False
+    is_stream: bool = False
+    is_complete: bool = False
 
     async def receive(self) -> Message:
-        """Return the next message."""
-        message = next(self._buffered, None) or await self._receive()
+        """Return the next message of the request."""
+        message = next(self.buffered, None) or await self.client_receive()
         self.is_client_gone = message["type"] == "http.disconnect"
         return message
-
-
-class ProxiedResponse:
-    """The response of one attempt and its progress; errors of Ray itself are suppressed."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._is_refused = False
-        self.has_begun = False
-        self.is_stream = False
-        self.is_complete = False
 
     async def send(self, message: Message) -> None:
         """Forward a message to the client, unless it belongs to an error of Ray itself."""
@@ -106,15 +101,12 @@ class ProxiedResponse:
             # The agent server sends its errors as JSON, so a plain text is from Ray: 404 while the
             # application stops or starts.
             is_error = message["status"] >= 500 or message["status"] == 404
-            self._is_refused = is_error and kind.startswith(b"text/plain")
-            if self._is_refused:
-                return
-            self.has_begun = True
+            self.is_refused = is_error and kind.startswith(b"text/plain")
+            self.has_begun = not self.is_refused
             self.is_stream = kind.startswith(b"text/event-stream")
             # Ray appends a second x-request-id; the dict has dropped the duplicate.
             message = {**message, "headers": [*headers.items()]}
-        elif self._is_refused:
-            return
-        elif message["type"] == "http.response.body":
+        elif message["type"] == "http.response.body" and not self.is_refused:
             self.is_complete = not message.get("more_body", False)
-        await self._send(message)
+        if not self.is_refused:
+            await self.client_send(message)

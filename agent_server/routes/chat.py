@@ -21,14 +21,13 @@ from agent_server.metering.request_context import HEADERS
 from agent_server.routes.dependencies import BodyRoute, Context, Server
 from agent_server.schemas.chat import ChatRequest, GenerateRequest
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer, assemble
-from agent_server.schemas.responses import ERRORS, GenerateResponse, answers
+from agent_server.schemas.openapi import ERRORS, GenerateResponse, answers
 
 router = APIRouter(prefix="/v1", route_class=BodyRoute, responses=ERRORS)
 
 
 @router.post(
     "/chat/completions",
-    response_model=None,
     responses=answers("https://platform.openai.com/docs/api-reference/chat/object", stream=True),
     openapi_extra=HEADERS,
 )
@@ -66,9 +65,7 @@ class ChatRenderer:
         return openai_events(answer, convert)
 
 
-@router.post(
-    "/generate", response_model=None, responses=answers(GenerateResponse), openapi_extra=HEADERS
-)
+@router.post("/generate", responses=answers(GenerateResponse), openapi_extra=HEADERS)
 async def generate(
     request: Request, body: GenerateRequest, server: Server, context: Context
 ) -> Response:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, get_type_hints
 
@@ -16,14 +14,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.errors import BodyTooLarge, ClientGone, InvalidRequest
-from agent_server.metering.accounts import Metering
 from agent_server.metering.request_context import RequestContext
-from agent_server.model_files.pulls import ModelPulls
-from agent_server.models.pool import ModelPool
-from agent_server.response_store import ResponseStore
-from agent_server.tendril_registry import TendrilRegistry
+from agent_server.server_state import ServerState
 
 MAX_COMMAS = 50_000
 """Maximum number of commas in one body, between values or inside texts. Parsing a body with very
@@ -33,33 +26,16 @@ commas has 100,000 tokens or more; embeddings may be requested for many long tex
 EMBEDDINGS_PATH = "/v1/embeddings"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """The parts of a running server that its endpoints use.
-
-    `tendrils` has the reports of live tendrils, `pulls` fetches models; `started` is a Unix
-    timestamp.
-    """
-
-    pool: ModelPool
-    embedder: AdmittedEngine
-    metering: Metering
-    responses: ResponseStore
-    tendrils: TendrilRegistry
-    pulls: ModelPulls
-    started: int = field(default_factory=lambda: int(time.time()))
-
-
-async def _server_state(request: Request) -> Any:
+async def get_server_state(request: Request) -> Any:
     return request.app.state.server
 
 
-async def _context(request: Request) -> Any:
+async def get_context(request: Request) -> Any:
     return request.scope["request_context"]
 
 
-Server = Annotated[ServerState, Depends(_server_state)]
-Context = Annotated[RequestContext, Depends(_context)]
+Server = Annotated[ServerState, Depends(get_server_state)]
+Context = Annotated[RequestContext, Depends(get_context)]
 
 
 class BodyRoute(APIRoute):

@@ -350,10 +350,7 @@ class Sampling(BaseModel):
 
 
 class ChatRequest(PromptFields, Sampling, StrictRequest):
-    """The body of POST /v1/chat/completions. `top_k` and `min_p` are common extensions.
-
-    Source: https://platform.openai.com/docs/api-reference/chat/create
-    """
+    """The body of POST /v1/chat/completions. `top_k` and `min_p` are common extensions."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 

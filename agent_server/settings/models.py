@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, SecretStr, computed_field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SecretStr,
+    computed_field,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import NoDecode
 
 from agent_server.model_catalogue import catalogue
@@ -42,7 +49,7 @@ class ModelConfig(Settings):
         description="GGUF file for the embedded engine, or a name of `terrarium model list` as "
         "small or qwen3-4b, which is pulled once; by default the small built-in model",
     )
-    upstream: Annotated[tuple[str, ...], NoDecode] = Field(
+    upstream: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_commas)] = Field(
         (), description="OpenAI-compatible base URLs, separated by commas, instead of a file"
     )
     upstream_key: SecretStr | None = Field(None, description="bearer key for the upstream")
@@ -140,11 +147,6 @@ class ModelConfig(Settings):
                 f'"{catalogue.nearest(name)}" (`terrarium model list`)'
             )
         return path
-
-    @field_validator("upstream", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return split_commas(value)
 
     @field_validator("upstream")
     @classmethod

@@ -1,14 +1,19 @@
-"""The table `[server]`."""
+"""The table `[server]`, and the address of the server's database."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import ClassVar, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from terrarium.config import MIN_SECRET_LENGTH, ConfigError, Settings, is_short
+from storage.db.address import Address
+from storage.db.process_lock import hold_lock
+from storage.settings import store_address
+from terrarium.config import MIN_SECRET_LENGTH, Config, ConfigError, Settings, is_short
 from terrarium.loopback import is_loopback
 
 RESERVED = frozenset({"admin", "anonymous", "other", "terrarium"})
@@ -94,3 +99,18 @@ class ServerSettings(Settings):
                     f"guessed: [server] {name} has fewer than {MIN_SECRET_LENGTH} characters; "
                     "`openssl rand -hex 24` makes a good one"
                 )
+
+
+@contextmanager
+def held_address(config: Config) -> Iterator[Address]:
+    """Yield the address of the server's database; no command replaces or moves its file meanwhile.
+
+    Raises AlreadyRunning if such a command is at work, and Unavailable if the data folder cannot be
+    written.
+    """
+    address = store_address(config, "server")
+    if not isinstance(address, Path):  # with PostgreSQL a replica may have no data folder
+        yield address
+        return
+    with hold_lock(config.data, "server", "terrarium server", shared=True):
+        yield address

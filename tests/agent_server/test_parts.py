@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_server.errors import EngineUnavailable
+from agent_server.http.responses import sse_event, to_json
 from agent_server.settings.models import ModelSettings
 from agent_server.settings.server import ServerSettings
-from agent_server.tool_calling.schema import MAX_TEXT_LENGTH, any_of, many_calls, one_call
+from agent_server.tool_calling.emulation import MAX_TEXT_LENGTH, any_of, many_calls, one_call
 from storage.usage.usage import TokenUsage
 from terrarium.config import Config, ConfigError
-from terrarium.http.client import MAX_LINE_BYTES, EventData, EventTooLong
+from terrarium.http.client import EventData
 
 
 def tool(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -66,13 +69,6 @@ def test_events_are_read_whole_wherever_the_bytes_are_cut(cuts: list[int]) -> No
     reader = EventData()
     pieces = [raw[a:b] for a, b in itertools.pairwise(marks)]
     assert [data.decode() for piece in pieces for data in reader.feed(piece)] == wanted
-
-
-def test_an_event_without_an_end_is_refused() -> None:
-    reader = EventData()
-    assert reader.feed(b"x" * MAX_LINE_BYTES) == []
-    with pytest.raises(EventTooLong):
-        reader.feed(b"x")
 
 
 @pytest.mark.parametrize("wrong", [-5, "7", None, 2.5, {}, [1]])
@@ -138,3 +134,21 @@ def test_a_host_that_others_reach_needs_a_key(host: str) -> None:
 def test_a_configured_key_has_its_own_name_and_secret(keys: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         server(admin_key="secret of the admin", keys=keys)
+
+
+def test_an_event_has_one_line_of_data_whatever_is_in_it() -> None:
+    made = sse_event({"text": "a\n\ndata: b\r\n"}, "delta")
+    assert made == b'event: delta\ndata: {"text":"a\\n\\ndata: b\\r\\n"}\n\n'
+
+
+def test_half_a_character_stays_an_escape_and_whole_ones_are_written_out() -> None:
+    assert to_json("\ud83d") == b'"\\ud83d"'
+    assert json.loads(to_json("\ud83d")) == "\ud83d"
+    assert to_json("é") == '"é"'.encode()
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("text", ["", "\ud83d"])
+def test_a_number_that_json_does_not_know_is_the_engines_fault(number: float, text: str) -> None:
+    with pytest.raises(EngineUnavailable):
+        to_json({"logprob": number, "text": text})

@@ -11,13 +11,11 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent_server.admission.scheduler import Scheduler
-from agent_server.engines.upstream_pool import Upstream
-from agent_server.metering.metrics import Metrics
-from agent_server.metering.request_context import RequestContext
-from agent_server.tendril_registry import TendrilCollector, TendrilObject
+from agent_server.engine_protocol import EngineState, UpstreamState
+from agent_server.metering.request_context import PRIORITIES, RequestContext
+from agent_server.metering.telemetry import Metrics
+from agent_server.server_state import TendrilCollector, TendrilObject
 from storage.usage.usage import TokenUsage
-from terrarium.http.client import ConnectionPool
 from tests.docs.reference import ROOT
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/terrarium.json").read_text(encoding="utf-8"))
@@ -33,8 +31,9 @@ def exported() -> dict[str, set[str]]:
     metrics.observe_wait(context, "terra", 0.1)
     now = time.monotonic()
     metrics.count_usage(context, "terra", TokenUsage(10, 5, 3), now, now + 1)
-    upstream = Upstream("http://gpu:8000", ConnectionPool("http://gpu", {}, patience=1), 1)
-    with metrics.watch_queue("terra", Scheduler(2), [upstream]):
+    upstreams = [UpstreamState("gpu:8000", is_up=True, running=1, failures=0)]
+    state = EngineState(2, 1, dict.fromkeys(PRIORITIES, 0), upstreams)
+    with metrics.watch_engine("terra", lambda: state):
         exposition = metrics.exposition()
     tendril = TendrilObject(
         name="irc", key="irc", state="ready", seconds_ago=0, gauges={"a": 1}, counters={"a": 1}

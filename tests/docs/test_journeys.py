@@ -33,7 +33,7 @@ from tests.kit.openai_script import ScriptedOpenAI
 MOST_OF_A_LINE = 16
 MOST_IRC_OF_A_LINE = 6  # of harnesses/irc
 MOST_OF_A_QUESTION = 55  # in the tendril
-MOST_OF_A_COMPLETION = 24
+MOST_OF_A_COMPLETION = 23
 MOST_GENERATORS = 6
 """Limit of our asynchronous generators that a chunk of an answer passes through."""
 

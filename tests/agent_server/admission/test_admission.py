@@ -12,13 +12,10 @@ import httpx2
 
 from agent_server.admission.admission import AdmissionPolicy
 from storage.usage.api_keys import Key
-from tests.kit.agent_server import agent_client
+from tests.kit.agent_server import CHAT, agent_client
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.server_keys import make_keys, until_metric
 
-pytest_plugins = ("tests.kit.scripted_server",)
-
-CHAT = "/v1/chat/completions"
 BACKGROUND = {"x-priority": "background"}
 WAITING = 'terrarium_waiting{model="terra",priority="%s"} %d.0'
 RUNNING = 'terrarium_running{model="terra"} %d.0'
@@ -216,19 +213,6 @@ async def test_answers_that_fail_or_break_off_give_their_place_back(script: Scri
             assert "error" in (await http.post(CHAT, json=says("y", stream=True))).text
         assert (await http.post(CHAT, json=says("z"))).status_code == 200
         await until_metric(http, RUNNING % 0)
-
-
-async def test_a_used_up_quota_is_a_429_for_its_key(script: ScriptedOpenAI, tmp_path: Path) -> None:
-    async with client(script, tmp_path) as http:
-        made = await make_keys(http, tmp_path, Key("irc", requests_per_minute=1), Key("web"))
-        statuses = [
-            (await http.post(CHAT, json=says("x"), headers=made[name])).status_code
-            for name in ("irc", "irc", "web", "web")
-        ]
-        assert statuses == [200, 429, 200, 200]
-        refused = await http.post(CHAT, json=says("x"), headers=made["irc"])
-        assert refused.json()["error"]["code"] == "quota_exceeded"
-        assert 1 <= int(refused.headers["retry-after"]) <= 61
 
 
 async def test_a_request_that_another_model_answers_as_a_queue_is_full_is_one_request(

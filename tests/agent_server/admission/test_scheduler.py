@@ -87,33 +87,20 @@ def test_tokens_are_shared_by_weight_within_ten_percent(
 
 def test_the_one_who_comes_back_can_neither_save_up_nor_owe() -> None:
     queue = FairQueue()
+
+    def start() -> str:
+        head = queue.head(lambda _: True)
+        assert head is not None
+        queue.start(head)
+        return head.key
+
     for _ in range(50):
         queue.add(QueuedRequest("busy", 100))
     for _ in range(30):
-        head = queue.head(lambda _: True)
-        assert head is not None
-        queue.start(head)
+        start()
     for _ in range(10):
         queue.add(QueuedRequest("new", 100))
-    order = []
-    for _ in range(10):
-        head = queue.head(lambda _: True)
-        assert head is not None
-        queue.start(head)
-        order.append(head.key)
-    assert order.count("new") == 5
-
-
-def test_interactive_goes_before_background_that_came_first() -> None:
-    scheduler = Scheduler(1)
-    first = QueuedRequest("cron", 100, background=True)
-    scheduler.arrive(first)
-    assert scheduler.start(0) is first
-    later, question = QueuedRequest("cron", 100, background=True), QueuedRequest("irc", 100)
-    scheduler.arrive(later)
-    scheduler.arrive(question)
-    scheduler.end(first, 1, 100)
-    assert scheduler.start(1) is question
+    assert [start() for _ in range(10)].count("new") == 5
 
 
 @pytest.mark.parametrize(
@@ -167,18 +154,7 @@ def test_background_that_made_room_is_next_of_its_key_and_owes_nothing_for_it() 
     assert scheduler.preemptible() == []
 
 
-def test_nobody_makes_room_for_a_request_that_could_not_take_it() -> None:
-    scheduler = Scheduler(2, preemptive=True)
-    scheduler.arrive(running := QueuedRequest("irc", 10, parallel=1))
-    assert scheduler.start(0) is running
-    scheduler.on_first_token(running, 0)
-    scheduler.arrive(QueuedRequest("cron", 100, background=True))
-    assert scheduler.start(DECODE_GRACE)
-    scheduler.arrive(QueuedRequest("irc", 10, parallel=1))
-    assert scheduler.preemptible() == []
-
-
-def test_what_background_is_owed_makes_no_room() -> None:
+def test_background_makes_no_room_if_it_was_owed_its_slot_or_nobody_could_take_it() -> None:
     scheduler = Scheduler(1, share=0.5, preemptive=True)
     scheduler.arrive(first := QueuedRequest("irc", 100))
     assert scheduler.start(0) is first
@@ -186,6 +162,14 @@ def test_what_background_is_owed_makes_no_room() -> None:
     scheduler.arrive(QueuedRequest("irc", 100))
     scheduler.end(first, 1, 100)
     assert scheduler.start(1) is job
+    assert scheduler.preemptible() == []
+    scheduler = Scheduler(2, preemptive=True)
+    scheduler.arrive(running := QueuedRequest("irc", 10, parallel=1))
+    assert scheduler.start(0) is running
+    scheduler.on_first_token(running, 0)
+    scheduler.arrive(QueuedRequest("cron", 100, background=True))
+    assert scheduler.start(DECODE_GRACE)
+    scheduler.arrive(QueuedRequest("irc", 10, parallel=1))
     assert scheduler.preemptible() == []
 
 
@@ -203,51 +187,14 @@ def test_nothing_is_started_beside_one_who_is_to_be_alone() -> None:
     assert scheduler.exclusive_until == 5 + DECODE_GRACE + MAX_EXCLUSIVE
     assert scheduler.start(scheduler.exclusive_until - 1) is None
     assert scheduler.start(scheduler.exclusive_until) is third
-
-
-def test_the_next_is_started_when_one_who_was_alone_has_ended() -> None:
-    scheduler = Scheduler(2, preemptive=True)
-    first, second = (QueuedRequest("irc", 10) for _ in range(2))
-    scheduler.arrive(first)
-    assert scheduler.start(0) is first
-    scheduler.arrive(second)
-    assert scheduler.start(1) is None
-    scheduler.end(first, 1, 10)
-    assert scheduler.start(1) is second
-
-
-def test_background_keeps_nobody_from_beginning() -> None:
-    scheduler = Scheduler(2, preemptive=True)
+    # Also when it has ended; and background keeps nobody from beginning.
+    for request in (first, second, third):
+        scheduler.end(request, 20, 10)
     scheduler.arrive(job := QueuedRequest("cron", 10, background=True))
-    assert scheduler.start(0) is job
-    scheduler.on_first_token(job, 1)
-    scheduler.arrive(question := QueuedRequest("irc", 10))
-    assert scheduler.start(1) is question
-
-
-def test_a_key_at_its_limit_of_parallel_requests_lets_others_pass() -> None:
-    scheduler = Scheduler(3)
-    first, second, other = (
-        QueuedRequest("a", 10, parallel=1),
-        QueuedRequest("a", 10, parallel=1),
-        QueuedRequest("b", 9),
-    )
-    for request in (first, second, other):
-        scheduler.arrive(request)
-    assert {scheduler.start(0), scheduler.start(0)} == {first, other}
-    assert scheduler.start(0) is None
-    scheduler.end(first, 1, 10)
-    assert scheduler.start(1) is second
-
-
-def test_a_full_queue_refuses_who_has_most_waiting_and_makes_room_for_others() -> None:
-    scheduler = Scheduler(1, most_waiting=3)
-    *flood, late = [QueuedRequest("flood", 10) for _ in range(5)]
-    for request in flood:
-        assert scheduler.arrive(request) is None
-        scheduler.start(0)
-    assert scheduler.arrive(late) is late
-    assert scheduler.arrive(QueuedRequest("quiet", 10)) is flood[-1]
+    assert scheduler.start(20) is job
+    scheduler.on_first_token(job, 21)
+    scheduler.arrive(last := QueuedRequest("irc", 10))
+    assert scheduler.start(21) is last
 
 
 def test_an_interactive_request_takes_the_queue_place_of_a_background_one() -> None:

@@ -14,16 +14,11 @@ from typing import Any
 import httpx2
 
 from storage.usage.api_keys import Key
-from tests.kit.agent_server import agent_client
+from tests.kit.agent_server import CHAT, HELLO, agent_client
 from tests.kit.command import terrarium
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import bearer, key_table, make_keys, until_metric, until_status
-
-pytest_plugins = ("tests.kit.scripted_server",)
-
-CHAT = "/v1/chat/completions"
-HELLO = {"messages": [{"role": "user", "content": "hello you"}]}
 
 
 @asynccontextmanager

@@ -14,20 +14,12 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agent_server.engines.anthropic import MAX_ANSWER_TOKENS
-from tests.kit.agent_server import agent_client, agent_server
+from tests.kit.agent_server import CHAT, agent_client, agent_server, tool
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.serving import serving
 
-CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
-LOOK = {
-    "type": "function",
-    "function": {
-        "name": "look",
-        "description": "Looks.",
-        "parameters": {"type": "object", "properties": {"at": {"type": "string"}}},
-    },
-}
+LOOK = tool("look", "at")
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from openai import APIStatusError, AsyncOpenAI, BadRequestError, InternalServerE
 from openai.types.chat import ChatCompletionMessageFunctionToolCall
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from tests.kit.agent_server import agent_server
+from tests.kit.agent_server import agent_server, tool
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.openai_wire import error_object
 from tests.kit.patience import PATIENCE
@@ -30,13 +30,7 @@ pytestmark = pytest.mark.process  # the SDK asks uname for the platform
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 HELLO: Any = [{"role": "user", "content": "hello"}]
-LOOKUP: Any = {
-    "type": "function",
-    "function": {
-        "name": "lookup",
-        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
-    },
-}
+LOOKUP: Any = tool("lookup", "word")
 
 
 @asynccontextmanager
@@ -93,6 +87,9 @@ async def test_thoughts_words_calls_usage_and_card_are_alike_of_every_kind(kind:
     assert (call.function.name, call.function.arguments) == ("lookup", '{"word": "ada"}')
     assert called.model_extra == {"reasoning_content": "hm"}
     assert (found["max_model_len"], found["window"]) == (WINDOW, WINDOW)
+    assert found["weights"] == MODELS[kind]
+    told = {"llama-server": 8_190_735_360, "ollama": 8_200_000_000}  # else by the model's name
+    assert found["parameters"] == told.get(kind, 8_000_000_000)
     able, tells_reasoning = found["capabilities"], kind in ("ollama", "openrouter", "litellm")
     assert (able["tools"], able["counts_tokens"]) == ("native", not tells_reasoning)
     assert able["reasoning"] == (True if tells_reasoning else None)
@@ -122,30 +119,28 @@ async def test_another_model_of_the_upstream_has_a_card_of_its_own() -> None:
     [
         ({}, 32768, "native", True),
         ({"context_window": 131072}, 131072, "native", True),
-        (
-            {
-                "max_context_length": 65536,
-                "capabilities": {"function_calling": False, "vision": False},
-            },
-            65536,
-            "constrained",
-            False,
-        ),
+        ({"max_context_length": 65536,
+          "capabilities": {"function_calling": False, "vision": False}},
+         65536, "constrained", False),
         ({"max_model_len": "many", "context_length": -1}, 32768, "native", True),
+        ({"context_length": 2048, "architecture": {"input_modalities": ["text"]},
+          "supported_parameters": ["tools", "reasoning"]}, 2048, "native", False),
     ],
-)
-async def test_hosted_services_say_the_window_in_their_own_words(
+)  # fmt: skip
+async def test_what_hosted_services_say_counts_unless_the_table_says_it(
     said_of_it: dict[str, Any], window: int, tools: str, vision: bool
 ) -> None:
     message = {"role": "assistant", "content": "Hi."}
     async with (
         plain_openai(message, card={"id": "m", **said_of_it}) as upstream,
-        sdk(upstream) as client,
+        sdk(upstream, reasoning=False) as client,
     ):
         found = await card(client)
     assert found["max_model_len"] == window
-    assert (found["capabilities"]["tools"], found["capabilities"]["vision"]) == (tools, vision)
-    assert found["capabilities"]["counts_tokens"] is False
+    assert found["capabilities"] == {
+        "tools": tools, "vision": vision, "reasoning": False, "embeddings": None,
+        "counts_tokens": False, "chooses_tools": True,
+    }  # fmt: skip
 
 
 LLAMA_CPP = {"n_prompt_tokens": 9000, "n_ctx": 8192, "type": "exceed_context_size_error"}
@@ -208,26 +203,6 @@ async def test_tools_that_are_refused_are_given_in_words_from_then_on(kind: Kind
         assert (await card(client))["capabilities"]["tools"] == "constrained"
         upstream.text = "Hello."
         assert (await said(client)).content == "Hello."
-
-
-async def test_a_model_that_wraps_its_calls_in_tags_calls_all_the_same() -> None:
-    async with (
-        upstream_server("vllm") as upstream,
-        sdk(upstream.url, tools="constrained") as client,
-    ):
-        call = '{"name": "lookup", "arguments": {"word": "ada"}}'
-        for text in (f"<tool_call>\n{call}\n</tool_call>", f"Let me look.\n<tool_call>{call}"):
-            upstream.replies.append(streamed(text))
-            upstream.text = call
-            message = await said(client, tools=[LOOKUP])
-            assert [each.function.name for each in message.tool_calls] == ["lookup"]
-            assert "tool_call" not in (message.content or "")
-
-
-def streamed(text: str) -> Response:
-    return sent_events(
-        {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]}
-    )
 
 
 async def test_an_upstream_gets_no_limit_that_nobody_asked_for() -> None:

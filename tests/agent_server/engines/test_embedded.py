@@ -20,11 +20,11 @@ from agent_server.engines.llama_child import CANNOT_LOAD, EngineSpec, parameters
 from agent_server.errors import ApiError, EngineMisconfigured, EngineUnavailable
 from harnesses.core.launcher.readiness import server_ready
 from tests.kit.agent_server import (
+    CHAT,
     SLOTS,
     EngineAddress,
     agent_client,
     agent_server,
-    unready_server,
     until_ready,
 )
 from tests.kit.command import gone
@@ -33,7 +33,6 @@ from tests.kit.server_keys import until_metric
 
 pytest_plugins = ("tests.kit.engine",)
 
-CHAT = "/v1/chat/completions"
 LONG = {
     "messages": [{"role": "user", "content": "Count from one to a thousand."}],
     "max_tokens": 900,
@@ -91,7 +90,7 @@ async def test_the_engine_takes_its_key_only_and_comes_back_once_killed(model_fi
 async def test_requests_while_the_engine_is_away_get_503_and_retry_after(model_file: Path) -> None:
     before = children()
     async with (
-        unready_server(small(model_file)) as url,
+        agent_server(small(model_file), ready=False) as url,
         httpx2.AsyncClient(timeout=PATIENCE) as http,
     ):
         while len(children()) == len(before):  # noqa: ASYNC110 - another process
@@ -173,6 +172,18 @@ ENDLESS_PATTERN = {"type": "string", "pattern": "^a{5,2}$"}
 """A schema of whose grammar llama.cpp makes no end, in its main loop."""
 
 
+def engine_of(
+    path: Path,
+    *,
+    context: int = 512,
+    slots: int = 1,
+    timeout: float = PATIENCE,
+    watchdog: Watchdog | None = None,
+) -> EmbeddedEngine:
+    spec = EngineSpec(str(path), "terra", context, slots, 1, "")
+    return EmbeddedEngine(spec, timeout=timeout, watchdog=watchdog)
+
+
 async def until(engine: EmbeddedEngine, *, ready: bool) -> None:
     async with asyncio.timeout(PATIENCE):
         while await engine.ready() != ready:  # noqa: ASYNC110 - another process
@@ -185,9 +196,7 @@ async def answered(engine: EmbeddedEngine, **more: object) -> bool:
 
 
 async def test_an_engine_that_is_stuck_is_not_ready_and_is_replaced(model_file: Path) -> None:
-    engine = EmbeddedEngine(
-        EngineSpec(str(model_file), "terra", 512, 1, 1, ""), timeout=4, watchdog=SOON
-    )
+    engine = engine_of(model_file, timeout=4, watchdog=SOON)
     async with engine.lifespan():
         await until(engine, ready=True)
         first = child()
@@ -209,7 +218,7 @@ async def test_a_model_whose_file_is_gone_is_described_and_stopping_leaves_no_en
 ) -> None:
     path = tmp_path / "model.gguf"
     path.symlink_to(model_file)
-    engine = EmbeddedEngine(EngineSpec(str(path), "terra", 512, 1, 1, ""), timeout=PATIENCE)
+    engine = engine_of(path)
     async with engine.lifespan():
         await until(engine, ready=True)
         assert (await engine.model_info()).identity
@@ -227,9 +236,7 @@ async def test_a_request_that_was_given_up_and_still_stops_the_engine_ends_it(
 ) -> None:
     # As in the middle of a grammar: the server refuses such a schema, the engine would not.
     form = {"type": "json_schema", "json_schema": {"name": "a", "schema": ENDLESS_PATTERN}}
-    engine = EmbeddedEngine(
-        EngineSpec(str(model_file), "terra", 512, 2, 1, ""), timeout=300, watchdog=SOON
-    )
+    engine = engine_of(model_file, slots=2, timeout=300, watchdog=SOON)
     async with engine.lifespan():
         await until(engine, ready=True)
         first = child()
@@ -247,9 +254,7 @@ async def test_a_request_that_was_given_up_and_still_stops_the_engine_ends_it(
 @pytest.mark.slow
 async def test_a_busy_engine_that_answers_is_left_alone(model_file: Path) -> None:
     rules = Watchdog(look=0.05, answer=PATIENCE, unready=PATIENCE, abandoned=PATIENCE)
-    engine = EmbeddedEngine(
-        EngineSpec(str(model_file), "terra", 1024, 1, 1, ""), timeout=PATIENCE, watchdog=rules
-    )
+    engine = engine_of(model_file, context=1024, watchdog=rules)
     async with engine.lifespan():
         await until(engine, ready=True)
         first = child()
@@ -270,7 +275,7 @@ async def test_a_file_that_cannot_be_loaded_is_named_and_tried_again_when_it_has
     with model_file.open("rb") as file:
         path.write_bytes(file.read(4_000_000))
     whole.symlink_to(model_file)
-    engine = EmbeddedEngine(EngineSpec(str(path), "terra", 512, 1, 1, ""), timeout=60)
+    engine = engine_of(path)
     with capture_logs() as logs:
         async with asyncio.timeout(PATIENCE), engine.lifespan():
             while len(logs) < MAX_LOAD_ATTEMPTS:  # noqa: ASYNC110 - another process
@@ -295,7 +300,7 @@ async def test_doctor_and_readiness_name_a_file_that_cannot_be_loaded(tmp_path: 
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF and nothing more")
     async with (
-        unready_server({"path": str(broken)}) as url,
+        agent_server({"path": str(broken)}, ready=False) as url,
         httpx2.AsyncClient(timeout=PATIENCE) as http,
         asyncio.timeout(PATIENCE),
     ):

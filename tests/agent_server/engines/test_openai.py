@@ -11,27 +11,16 @@ from typing import Any
 
 import httpx2
 import pytest
-from openai import APIError, AsyncOpenAI
 
 from storage.usage.api_keys import Key
-from tests.kit.agent_server import agent_client, agent_server
+from tests.kit.agent_server import CHAT, HELLO, agent_client, agent_server, tool
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
 from tests.kit.server_keys import bearer, key_table, make_keys, until_status
 
-pytest_plugins = ("tests.kit.scripted_server",)
-
-CHAT = "/v1/chat/completions"
-HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 LONG = {"messages": [{"role": "user", "content": "hello " * 40}]}
-LOOKUP = {
-    "type": "function",
-    "function": {
-        "name": "lookup",
-        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
-    },
-}
+LOOKUP = tool("lookup", "word")
 
 
 @asynccontextmanager
@@ -139,34 +128,6 @@ async def test_upstream_errors_come_as_openai_errors(script: ScriptedOpenAI, str
             assert (await http.post(CHAT, json=HELLO)).status_code == 200
 
 
-async def test_a_silent_engine_times_out(script: ScriptedOpenAI) -> None:
-    script.hang("a beginning").hang()
-    async with client(script, timeout=0.3) as http:
-        first = await http.post(CHAT, json=HELLO)
-        second = await http.post(CHAT, json={**HELLO, "stream": True})
-    assert (first.status_code, first.json()["error"]["code"]) == (504, "engine_timeout")
-    assert "engine_timeout" in second.text
-
-
-@pytest.mark.process  # the SDK asks uname for the platform
-async def test_an_answer_that_breaks_off_is_an_error_not_an_end(script: ScriptedOpenAI) -> None:
-    script.cut("a beginning").cut("a beginning")
-    async with client(script) as http:
-        whole = await http.post(CHAT, json=HELLO)
-        assert whole.status_code == 503
-        base = f"{str(http.base_url).rstrip('/')}/v1"
-        text = ""
-        async with AsyncOpenAI(base_url=base, api_key="any", max_retries=0) as openai:
-            stream = await openai.chat.completions.create(
-                model="terra", messages=[{"role": "user", "content": "hi"}], stream=True
-            )
-            with pytest.raises(APIError) as failure:  # noqa: PT012 - it is the loop that raises
-                async for chunk in stream:
-                    text += chunk.choices[0].delta.content or ""
-    assert text == "a beginning"
-    assert failure.value.code == "engine_unavailable"
-
-
 @pytest.mark.parametrize(
     ("how", "headers", "status"),
     [
@@ -211,10 +172,10 @@ async def test_a_session_stays_on_one_upstream_and_moves_when_it_is_gone() -> No
             agent_server({"upstream": urls}) as url,
             httpx2.AsyncClient(timeout=PATIENCE) as http,
         ):
-            for session in range(40):  # so many that some go to each, wherever they listen
-                for _ in range(2):
-                    headers = {"x-session-id": str(session)}
-                    await http.post(f"{url}{CHAT}", json=HELLO, headers=headers)
+            for session in map(str, range(40)):  # so many that some go to each
+                headers, named = {"x-session-id": session}, HELLO | {"prompt_cache_key": session}
+                await http.post(f"{url}{CHAT}", json=HELLO, headers=headers)
+                await http.post(f"{url}{CHAT}", json=named)
     assert len(one.requests) + len(two.requests) == 80
     assert one.requests
     assert two.requests

@@ -9,12 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.kit.agent_server import agent_client
+from tests.kit.agent_server import CHAT, agent_client
 from tests.kit.openai_script import ScriptedOpenAI
 
-pytest_plugins = ("tests.kit.scripted_server",)
-
-CHAT = "/v1/chat/completions"
 JSON = {"content-type": "application/json"}
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 GOOD: dict[str, Any] = {"messages": [USER]}
@@ -177,7 +174,11 @@ async def test_every_endpoint_refuses_a_wrong_header_and_tokenize_a_wrong_field(
     http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:
     for path, body in BODIES:
-        for header in ({"x-priority": "urgent"}, {"x-session-id": "x" * 257}):
+        for header in (
+            {"x-priority": "urgent"},
+            {"x-session-id": "x" * 257},
+            {"x-channel": "c" * 65},
+        ):
             answer = await http.post(path, json=body, headers=header)
             assert answer.status_code == 400, path
             assert next(iter(header)) in answer.json()["error"]["message"]

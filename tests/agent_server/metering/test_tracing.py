@@ -20,13 +20,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
-from agent_server.metering.tracing import FLUSH_TIMEOUT
-from tests.kit.agent_server import agent_client
+from agent_server.metering.telemetry import FLUSH_TIMEOUT
+from tests.kit.agent_server import CHAT, agent_client
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.serving import serving
 
-CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "a secret question"}]}
 TRACE, CLIENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CLIENTS_SPAN = {"traceparent": f"00-{TRACE}-{CLIENT}-01"}
@@ -182,7 +181,7 @@ def test_nothing_of_the_sdk_is_imported_where_nothing_is_exported() -> None:
 import asyncio, os, sys
 import agent_server.app
 from agent_server.metering.request_context import RequestContext
-from agent_server.metering.tracing import Tracing
+from agent_server.metering.telemetry import Tracing
 
 async def trace():
     tracing = Tracing()

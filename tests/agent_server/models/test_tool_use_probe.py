@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from agent_server.models.measurements import TEST_CASES, TEST_TOOLS, PromptSpeed
-from tests.kit.agent_server import EngineAddress, agent_client, unready_server
+from agent_server.models.capabilities import TEST_CASES, TEST_TOOLS, PromptSpeed
+from tests.kit.agent_server import EngineAddress, agent_client, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
@@ -173,7 +173,7 @@ async def test_a_test_that_broke_off_is_begun_again(tmp_path: Path) -> None:
 async def test_before_the_engine_tells_what_it_is_nothing_is_assumed(tmp_path: Path) -> None:
     model = {"upstream": "http://127.0.0.1:9"}
     async with (
-        unready_server(model, data=tmp_path) as url,
+        agent_server(model, data=tmp_path, ready=False) as url,
         httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
         card = (await http.get(CARD)).json()
@@ -193,26 +193,16 @@ def timings(tokens: Any, milliseconds: float) -> dict[str, Any]:
     return {"choices": [], "timings": {"prompt_n": tokens, "prompt_ms": milliseconds}}
 
 
-def test_timings_of_the_engine_count() -> None:
+def test_the_speed_goes_with_the_time_and_what_came_from_a_cache_says_nothing_of_it() -> None:
     speed = PromptSpeed()
     speed.observe({"choices": [{"index": 0, "delta": {"content": "Hi"}}]})
-    assert speed.rate is None
-    speed.observe(timings(100, 200.0))
-    assert speed.rate == pytest.approx(500)
-
-
-def test_what_came_from_a_cache_says_nothing_of_reading() -> None:
-    speed = PromptSpeed()
     speed.observe(timings(4, 90.0))
     speed.observe(timings("x", 90.0))
     speed.observe({"choices": [], "timings": None})
     assert speed.rate is None
-
-
-def test_the_estimate_goes_with_the_time_and_large_prompts_weigh_more() -> None:
-    speed = PromptSpeed()
-    speed.note(1_000, 2.0)
-    speed.note(100, 1.0)
+    speed.observe(timings(1_000, 2_000.0))
+    assert speed.rate == pytest.approx(500)
+    speed.note(100, 1.0)  # large prompts weigh more
     assert speed.rate == pytest.approx(366, rel=0.01)
     for _ in range(20):
         speed.note(1_000, 1.0)

@@ -10,14 +10,15 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psutil
 import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletionToolParam
 
+from tests.kit.agent_server import tool
 from tests.kit.asking_clients import CLIENTS, asking_clients
 from tests.kit.patience import PATIENCE
 from tests.kit.ray_cluster import RayCluster, ray_cluster, require_ray
@@ -45,18 +46,7 @@ SETTINGS = {
 AFTER = 4
 """Answers that each client must have after one has died."""
 
-LOOK_UP: ChatCompletionToolParam = {
-    "type": "function",
-    "function": {
-        "name": "look_up",
-        "description": "look a word up",
-        "parameters": {
-            "type": "object",
-            "properties": {"word": {"type": "string"}},
-            "required": ["word"],
-        },
-    },
-}
+LOOK_UP: Any = tool("look_up", "word")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

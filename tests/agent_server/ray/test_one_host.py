@@ -23,13 +23,11 @@ import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI, NotFoundError
 
-from harnesses.core.tendril.turn import TurnRequest
 from storage.db.address import PostgresSchema
 from storage.db.database import Database
-from storage.runs.reader import newest_runs
 from storage.usage.api_keys import Key, Keys
 from storage.usage.usage import UsageTable
-from terrarium.config import Config
+from tests.kit.agent_server import CHAT, HELLO
 from tests.kit.command import begun, gone
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -37,7 +35,6 @@ from tests.kit.ports import free_port
 from tests.kit.postgres import postgres_database
 from tests.kit.ray_cluster import STARTING, replicas_below, require_ray, until_serving
 from tests.kit.server_keys import bearer, until_status
-from tests.kit.small_tendril import SmallTendril
 
 require_ray()
 
@@ -47,8 +44,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-CHAT = "/v1/chat/completions"
-HELLO = {"messages": [{"role": "user", "content": "hello you"}]}  # three tokens with "ok"
 ADMIN = bearer("the admin's key")
 
 SETTINGS = """
@@ -134,50 +129,24 @@ async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OneHos
                         each.kill()
 
 
-async def test_a_key_has_its_quota_once_though_the_server_dies(host: OneHost) -> None:
-    headers = await host.key(Key("three", tokens_per_day=3))
-    assert (await host.ask(headers)).status_code == 200
-    await _until_written(host, "three", 1)
+async def test_quota_and_budget_are_used_once_though_the_server_dies(host: OneHost) -> None:
+    three = await host.key(Key("three", tokens_per_day=3))
+    ada = {**await host.key(Key("tendril")), "x-person": "ada"}
+    for name, headers in (("three", three), ("tendril", ada)):
+        assert (await host.ask(headers)).status_code == 200
+        await _until_written(host, name, 1)
     (dying,) = host.replicas("ingress")
     dying.kill()
-    answer = await host.ask(headers)
-    assert answer.status_code == 429
-    assert answer.json()["error"]["code"] == "quota_exceeded"
+    for headers, code in ((three, "quota_exceeded"), (ada, "budget_exhausted")):
+        answer = await host.ask(headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (429, code)
     assert host.replicas("ingress") != [dying]
-
-
-async def test_a_person_has_their_budget_once_though_the_server_dies(host: OneHost) -> None:
-    headers = {**await host.key(Key("tendril")), "x-person": "ada"}
-    assert (await host.ask(headers)).status_code == 200
-    await _until_written(host, "tendril", 1)
-    (dying,) = host.replicas("ingress")
-    dying.kill()
-    answer = await host.ask(headers)
-    assert answer.status_code == 429
-    assert answer.json()["error"]["code"] == "budget_exhausted"
 
 
 async def test_keys_and_usage_are_in_postgresql_and_in_no_file(host: OneHost) -> None:
     async with host.tables() as database:
         assert {row.key.name for row in await Keys(database).list_all()} >= {"three", "tendril"}
     assert list(host.data.glob("*.db")) == []
-
-
-async def test_a_tendril_has_its_runs_in_the_same_database(host: OneHost, tmp_path: Path) -> None:
-    key = (await host.key(Key("small")))["authorization"].removeprefix("Bearer ")
-    agent = {"api_url": str(host.http.base_url), "api_key": key}
-    tables = {"agent": agent, "storage": {"url": host.database}}
-    tendril = SmallTendril(Config(tables, None, tmp_path))
-    running = asyncio.create_task(tendril.run())
-    async with asyncio.timeout(PATIENCE):
-        await tendril.is_ready.wait()
-        turn = TurnRequest(conversation="pond", who="ada", text="hello you")
-        assert (await tendril.turn(turn)).text == "ok"
-    running.cancel()
-    await asyncio.wait({running})
-    (run,) = await newest_runs(PostgresSchema(host.database, "small"), 10)
-    assert (run.tendril, run.outcome) == ("small", "answered")
-    assert not any(tmp_path.glob("*.db"))  # noqa: ASYNC240
 
 
 async def test_a_ray_of_our_own_listens_on_loopback_only(host: OneHost) -> None:

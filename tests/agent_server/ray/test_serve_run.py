@@ -19,7 +19,7 @@ from openai import AsyncOpenAI
 
 from tests.kit.asking_clients import asking_clients
 from tests.kit.command import environment_without_settings, gone
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.ports import free_port
 from tests.kit.ray_cluster import STARTING, require_ray, until_serving
 
@@ -68,9 +68,7 @@ class Running:
 
     async def until_engines(self, count: int) -> None:
         """Return when so many replicas of the engine run. Raises TimeoutError."""
-        async with asyncio.timeout(STARTING):
-            while len([each for each in self.ray() if _is_engine(each)]) != count:  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
+        await until(lambda: len([*filter(_is_engine, self.ray())]) == count, STARTING)
 
 
 def _is_engine(process: psutil.Process) -> bool:

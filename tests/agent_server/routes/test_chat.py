@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 import httpx2
-import openai as sdk
 import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
-from pydantic import BaseModel
 
-from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-
-pytest_plugins = ("tests.kit.scripted_server",)
 
 HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
 TOOL: ChatCompletionToolParam = {
@@ -88,20 +83,6 @@ async def test_several_calls_are_put_together(
     assert [json.loads(call.function.arguments)["city"] for call in made] == ["Oslo", "Rome"]
 
 
-async def test_an_answer_is_parsed_by_schema(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
-    class Mood(BaseModel):
-        mood: Literal["good", "bad"]
-
-    script.say('{"mood": "good"}')
-    answer = await openai.chat.completions.parse(
-        model="terra", messages=HELLO, response_format=Mood
-    )
-    assert answer.choices[0].message.parsed == Mood(mood="good")
-    sent = script.requests[0]["response_format"]
-    assert sent["json_schema"]["name"] == "Mood"
-    assert sent["json_schema"]["schema"]["properties"]["mood"]["enum"] == ["good", "bad"]
-
-
 async def test_every_steering_field_arrives(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     steering: dict[str, Any] = {
         "frequency_penalty": 0.5, "logit_bias": {"5": -1.0}, "logprobs": True, "n": 2,
@@ -119,37 +100,6 @@ async def test_every_steering_field_arrives(openai: AsyncOpenAI, script: Scripte
     assert {key: asked[key] for key in steering} == steering
     assert (asked["max_tokens"], asked["top_k"], asked["min_p"]) == (33, 5, 0.1)
     assert asked["messages"] == HELLO
-
-
-async def test_requests_with_one_cache_key_are_one_session(script: ScriptedOpenAI) -> None:
-    async with (
-        ScriptedOpenAI() as other,
-        agent_server({"upstream": f"{script.url},{other.url}"}) as url,
-        AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as openai,
-    ):
-        for _ in range(6):
-            await openai.chat.completions.create(
-                model="terra", messages=HELLO, prompt_cache_key="one"
-            )
-    assert sorted((len(script.requests), len(other.requests))) == [0, 6]
-
-
-async def test_our_own_errors_are_the_sdks_too(script: ScriptedOpenAI) -> None:
-    settings = {"admin_key": "s3cret", "max_body_bytes": 5000}
-    async with agent_server({"upstream": script.url}, settings) as url:
-        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="no", max_retries=0) as stranger:
-            with pytest.raises(sdk.AuthenticationError) as unknown:
-                await stranger.models.list()
-        assert unknown.value.code == "invalid_api_key"
-        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="s3cret", max_retries=0) as friend:
-            with pytest.raises(sdk.NotFoundError) as missing:
-                await friend.chat.completions.create(model="gpt", messages=HELLO)
-            assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
-            with pytest.raises(sdk.APIStatusError) as large:
-                await friend.chat.completions.create(
-                    model="terra", messages=[{"role": "user", "content": "x" * 6000}]
-                )
-            assert (large.value.status_code, large.value.code) == (413, "request_too_large")
 
 
 @pytest.mark.parametrize("words", EVIL)

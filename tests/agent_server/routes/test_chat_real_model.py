@@ -15,7 +15,7 @@ from agent_server.settings.models import ModelConfig
 from tests.kit.agent_server import EngineAddress, agent_client, agent_server
 from tests.kit.patience import PATIENCE
 
-pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
+pytest_plugins = ("tests.kit.engine",)
 
 HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
 ENDLESS = {"2": -100}
@@ -77,55 +77,7 @@ async def test_the_built_in_model_says_hello_without_a_temperature(engine: Engin
             assert "hello" in answer["choices"][0]["message"]["content"].lower()
 
 
-async def test_a_stream_says_the_same_as_a_whole_answer(openai: AsyncOpenAI) -> None:
-    whole = await openai.chat.completions.create(
-        model="terra", messages=HELLO, max_tokens=12, temperature=0, seed=1
-    )
-    text, chunks, usage = "", 0, None
-    async for chunk in await openai.chat.completions.create(
-        model="terra",
-        messages=HELLO,
-        max_tokens=12,
-        temperature=0,
-        seed=1,
-        stream=True,
-        stream_options={"include_usage": True},
-    ):
-        chunks += 1
-        usage = chunk.usage
-        text += "".join(choice.delta.content or "" for choice in chunk.choices)
-    assert text == whole.choices[0].message.content
-    assert chunks > 3
-    assert usage is not None
-    assert usage.prompt_tokens_details is not None
-    assert usage.prompt_tokens_details.cached_tokens is not None
-    assert 0 < usage.prompt_tokens_details.cached_tokens <= usage.prompt_tokens
-
-
-async def test_two_choices_are_both_counted(openai: AsyncOpenAI) -> None:
-    answer = await openai.chat.completions.create(
-        model="terra", messages=HELLO, max_tokens=5, n=2, logit_bias=ENDLESS
-    )
-    assert [choice.index for choice in answer.choices] == [0, 1]
-    assert all(choice.message.content for choice in answer.choices)
-    assert answer.usage is not None
-    assert answer.usage.completion_tokens == 10
-
-
-async def test_each_token_has_logprobs_and_an_answer_follows_a_schema(openai: AsyncOpenAI) -> None:
-    answer = await openai.chat.completions.create(
-        model="terra",
-        messages=HELLO,
-        max_tokens=3,
-        logprobs=True,
-        top_logprobs=2,
-        logit_bias=ENDLESS,
-    )
-    logprobs = answer.choices[0].logprobs
-    assert logprobs is not None
-    assert logprobs.content is not None
-    assert 1 <= len(logprobs.content) <= 3  # tokens that make one character come as one
-    assert all(len(entry.top_logprobs) == 2 for entry in logprobs.content)
+async def test_an_answer_follows_a_schema(openai: AsyncOpenAI) -> None:
     schema = {
         "type": "object",
         "properties": {"mood": {"enum": ["good", "bad"]}},
@@ -161,26 +113,6 @@ async def test_a_required_call_is_always_a_valid_call(openai: AsyncOpenAI, seed:
     arguments = json.loads(call.function.arguments)
     assert set(arguments) == {"city", "unit"}
     assert arguments["unit"] in ("C", "F")
-
-
-@pytest.mark.slow
-async def test_the_answer_to_a_call_goes_back_to_the_model(openai: AsyncOpenAI) -> None:
-    call = {"name": "get_weather", "arguments": '{"city": "Oslo", "unit": "C"}'}
-    answer = await openai.chat.completions.create(
-        model="terra",
-        messages=[
-            {"role": "user", "content": "How warm is it in Oslo?"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "c1", "type": "function", "function": call}],  # type: ignore[typeddict-item]
-            },
-            {"role": "tool", "tool_call_id": "c1", "content": "17 degrees"},
-        ],
-        tools=[WEATHER],
-        max_tokens=300,
-    )
-    assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
 
 
 async def test_tokenize_counts_what_a_chat_sends_and_generate_works(

@@ -13,7 +13,7 @@ from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.plain_openai import plain_openai
 from tests.kit.server_keys import until_metric
 
-pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
+pytest_plugins = ("tests.kit.engine",)
 
 ENDLESS = {"2": -100, "0": -100}
 """Keeps the model from ending its answer by itself."""
@@ -98,32 +98,6 @@ async def test_token_ids_reach_the_engine(
     assert [request["prompt"] for request in script.requests] == asked
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"prompt": ""}, "prompt"),
-    ({"prompt": []}, "prompt"),
-    ({"prompt": [1, "a"]}, "prompt[1]"),
-    ({"prompt": ["x"] * 65}, "prompt"),
-    ({"prompt": "x", "suffix": "y"}, "suffix"),
-    ({"prompt": "x", "best_of": 3}, "best_of"),
-    ({"prompt": "x", "n": 2, "best_of": 1}, "best_of"),
-    ({"prompt": [1], "echo": True}, "echo"),
-    ({"prompt": "x", "echo": True, "logprobs": 1}, "echo"),
-    ({"prompt": "x", "logprobs": 6}, "logprobs"),
-    ({"prompt": "x", "stream_options": {"include_usage": True}}, "stream_options"),
-    ({"prompt": "x", "messages": []}, "messages"),
-]
-
-
-async def test_what_cannot_be_honoured_is_refused_by_name(
-    openai: AsyncOpenAI, script: ScriptedOpenAI
-) -> None:
-    for body, param in REFUSED:
-        with pytest.raises(BadRequestError) as failure:
-            await openai.post("/completions", cast_to=object, body=body)
-        assert failure.value.param == param, body
-        assert script.requests == []
-
-
 async def test_the_real_model_continues_a_text(real: AsyncOpenAI) -> None:
     answer = await real.completions.create(
         model="terra", prompt="The sky is", max_tokens=3, n=2, logprobs=2, logit_bias=ENDLESS
@@ -143,24 +117,6 @@ async def test_the_real_model_continues_a_text(real: AsyncOpenAI) -> None:
     assert answer.usage.prompt_tokens == 3
     with pytest.raises(BadRequestError):
         await real.completions.create(model="terra", prompt=[2**30], max_tokens=2)
-
-
-async def test_a_stream_of_the_real_model_says_the_same_as_the_whole(real: AsyncOpenAI) -> None:
-    whole = await real.completions.create(
-        model="terra", prompt=["The sky is", "One, two"], max_tokens=4, temperature=0, seed=1
-    )
-    texts = {0: "", 1: ""}
-    async for chunk in await real.completions.create(
-        model="terra",
-        prompt=["The sky is", "One, two"],
-        max_tokens=4,
-        temperature=0,
-        seed=1,
-        stream=True,
-    ):
-        for choice in chunk.choices:
-            texts[choice.index] += choice.text
-    assert texts == {choice.index: choice.text for choice in whole.choices}
 
 
 async def test_an_upstream_without_completions_is_told_so_and_sdks_do_not_ask_again() -> None:

@@ -17,7 +17,7 @@ import httpx2
 import psutil
 import pytest
 import pytest_asyncio
-from openai import AsyncOpenAI, BadRequestError, NotFoundError
+from openai import AsyncOpenAI, NotFoundError
 
 from agent_server.engines.embeddings import BATCH_TEXTS, EmbeddingEngine
 from agent_server.errors import EngineUnavailable
@@ -126,28 +126,6 @@ async def test_a_long_text_is_cut_to_the_tokens_that_are_asked_for(openai: Async
     assert whole.usage.prompt_tokens > 150
     assert likeness(answer.data[1].embedding, whole.data[1].embedding) > 0.999
     assert 0.5 < likeness(answer.data[0].embedding, whole.data[0].embedding) < 0.999
-
-
-REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
-    ({"input": "x", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens", None),
-    ({"input": ""}, "input", None),
-    ({"input": []}, "input", None),
-    ({"input": ["a", ""]}, "input[1]", None),
-    ({"input": ["x"] * 2049}, "input", None),
-    ({"input": [1, 2]}, "input", "unsupported_value"),
-    ({"input": "x", "dimensions": 128}, "dimensions", "unsupported_value"),
-    ({"input": "x", "encoding_format": "int8"}, "encoding_format", None),
-    ({"input": "x", "input_type": "riddle"}, "input_type", None),
-    ({"input": "x", "inputs": "y"}, "inputs", "unknown_parameter"),
-    ({"input": ["x", "word " * 3000]}, "input[1]", "context_length_exceeded"),
-]
-
-
-async def test_what_cannot_be_embedded_is_refused_by_name(openai: AsyncOpenAI) -> None:
-    for body, param, code in REFUSED:
-        with pytest.raises(BadRequestError) as failure:
-            await openai.post("/embeddings", cast_to=object, body={"model": E5, **body})
-        assert (failure.value.param, failure.value.code) == (param, code), body
 
 
 async def test_the_model_is_listed_and_says_what_it_is(openai: AsyncOpenAI) -> None:

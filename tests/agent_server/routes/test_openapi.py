@@ -18,8 +18,6 @@ from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.openapi import CHECKS, ask_everything, unresolved_references
 from tests.kit.patience import PATIENCE
 
-pytest_plugins = ("tests.kit.scripted_server",)
-
 EMBEDDER = "multilingual-e5-small"
 OBJECTS: dict[str, type[BaseModel]] = {
     "/v1/chat/completions": ChatCompletion,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx2
 
-from agent_server.tendril_registry import (
+from agent_server.server_state import (
     MAX_TENDRILS,
     REPORT_TIMEOUT,
     TendrilRegistry,

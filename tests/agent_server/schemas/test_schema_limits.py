@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_server.schemas.schema_limits import is_supported_pattern, require_bounded
-from agent_server.tool_calling.schema import one_call
+from agent_server.tool_calling.emulation import one_call
+from tests.kit.agent_server import CHAT
 
-pytest_plugins = ("tests.kit.scripted_server",)
-
-CHAT = "/v1/chat/completions"
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 
 

@@ -9,24 +9,15 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.kit.agent_server import agent_client
+from tests.kit.agent_server import CHAT, agent_client, tool
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
-pytest_plugins = ("tests.kit.scripted_server",)
-
-CHAT = "/v1/chat/completions"
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
-
-
-def tool(name: str) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": {"word": {"type": "string"}}}
-    function = {"name": name, "description": f"does {name}", "parameters": parameters}
-    return {"type": "function", "function": function}
 
 
 ASK: dict[str, Any] = {
     "messages": [{"role": "user", "content": "who is ada?"}],
-    "tools": [tool("lookup"), tool("look")],
+    "tools": [tool("lookup", "word"), tool("look", "word")],
 }
 CALL = '{"name": "lookup", "arguments": {"word": "ada"}}'
 

@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from terrarium.http.serving import HEADER_BYTES, HttpLimits
-from tests.kit.agent_server import unready_server
+from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.serving import serving
@@ -238,7 +238,10 @@ async def test_beyond_the_most_connections_an_idle_one_makes_room_and_a_busy_one
 
 
 async def test_the_agent_server_and_the_pages_refuse_a_long_header(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, unready_server({"upstream": script.url}) as url:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url}, ready=False) as url,
+    ):
         assert b" 431 " in await too_long(url)
     async with web_site(tmp_path) as site:
         assert b" 431 " in await too_long(site.url)

@@ -1,4 +1,4 @@
-"""Engines that fail in all their ways, and clients that leave: nothing is left behind."""
+"""Several upstreams as one model, engines that fail in all their ways, and clients that leave."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+from urllib.parse import urlsplit
 
 import httpx2
 import psutil
@@ -18,15 +19,15 @@ import pytest
 
 from agent_server.engines.openai import OpenAIEngine
 from agent_server.engines.upstream_pool import MAX_FAILURES, MIN_SLOW, UpstreamConfig
-from agent_server.errors import EngineTimeout, EngineUnavailable
+from agent_server.errors import EngineMisconfigured, EngineTimeout, EngineUnavailable
 from terrarium.sockets import listen
-from tests.kit.agent_server import agent_client, agent_server, unready_server
+from tests.kit.agent_server import CHAT, HELLO, agent_client, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
+from tests.kit.upstream_servers import Kind, upstream_server
 
-CHAT = "/v1/chat/completions"
-HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+KINDS: tuple[Kind, ...] = get_args(Kind)
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 
@@ -77,11 +78,8 @@ async def asked(engine: OpenAIEngine) -> str:
     [
         b"\x00\x01\x02 what?\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: banana\r\n\r\n",
-        OK,
         OK + b"data: {not json}\n\n",
-        OK + b"data: [1, 2]\n\n",
         OK + b"data: " + b"x" * (5 * 1024 * 1024),
-        OK.replace(b"text/event-stream", b"application/json") + b"<html>",
         b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n",
     ],
 )
@@ -127,7 +125,7 @@ async def test_a_list_of_models_that_no_parser_bears_ends_no_health_checks() -> 
         ScriptedOpenAI() as script,
         engine_of(odd, script.url) as engine,
     ):
-        while not engine.upstreams[0].down:  # by later checks  # noqa: ASYNC110
+        while engine.upstreams[0].is_up:  # by later checks  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         assert await asked(engine) == "ok"
 
@@ -269,7 +267,7 @@ async def test_the_usage_of_all_choices_comes_once_and_counts_the_prompt_once(st
     )
     async with (
         answering(OK + b"".join(b"data: %s\n\n" % part for part in parts)) as url,
-        unready_server({"upstream": url, "upstream_model": "m"}) as server,
+        agent_server({"upstream": url, "upstream_model": "m"}, ready=False) as server,
         httpx2.AsyncClient(base_url=server) as http,
     ):
         body = {**HELLO, "n": 2, "stream": stream, "max_tokens": 400}
@@ -279,13 +277,100 @@ async def test_the_usage_of_all_choices_comes_once_and_counts_the_prompt_once(st
     assert '"prompt_tokens":5,"completion_tokens":5,"total_tokens":10' in answer
 
 
-async def test_an_answer_without_any_choice_is_the_engines_fault() -> None:
-    empty = OK + b'data: {"choices": [], "usage": {"prompt_tokens": 5}}\n\ndata: [DONE]\n\n'
+def session(name: str) -> dict[str, str]:
+    return {"x-session-id": name}
+
+
+async def test_a_list_may_have_all_kinds_each_is_asked_for_the_model_that_it_has() -> None:
+    async with AsyncExitStack() as stack:
+        upstreams = [await stack.enter_async_context(upstream_server(kind)) for kind in KINDS]
+        urls = ",".join(each.url for each in upstreams)
+        url = await stack.enter_async_context(
+            agent_server({"upstream": urls, "chooses_tools": False})
+        )
+        http = await stack.enter_async_context(httpx2.AsyncClient(base_url=url, timeout=PATIENCE))
+        answered = set()
+        for number in range(60):  # so many that some go to each, wherever they listen
+            answer = await http.post(CHAT, json=HELLO, headers=session(str(number)))
+            assert answer.status_code == 200, answer.text
+            answered.add(answer.json()["choices"][0]["message"]["content"])
+        assert answered == set(KINDS)
+        for _ in range(8):
+            counted = await http.post("/tokenize", json={"prompt": "one two three"})
+            assert counted.json()["count"] == 3
+
+
+async def test_a_conversation_goes_elsewhere_while_its_upstream_is_full_and_comes_back() -> None:
+    async with ScriptedOpenAI(model="m") as one, ScriptedOpenAI(model="m") as two:
+        model = {"upstream": f"{one.url},{two.url}", "slots": 2}
+        async with agent_client(model) as http:
+            one.requests.clear()
+            two.requests.clear()
+            await http.post(CHAT, json=HELLO, headers=session("s"))
+            home, other = (one, two) if one.requests else (two, one)
+            home.default = Answer("slow", late=True)
+            body = {**HELLO, "stream": True}
+            busy = asyncio.create_task(http.post(CHAT, json=body, headers=session("s")))
+            await home.arrived(2)
+            await http.post(CHAT, json=HELLO, headers=session("s"))
+            assert len(other.requests) == 1  # a slot for each of the two: this one is taken
+            home.default = Answer("ok")
+            home.release()
+            await busy
+            await http.post(CHAT, json=HELLO, headers=session("s"))
+            assert len(home.requests) == 3
+
+
+async def test_the_metrics_show_which_upstream_is_down() -> None:
+    gone = f"http://127.0.0.1:{free_port()}"
     async with (
-        answering(empty) as url,
-        unready_server({"upstream": url, "upstream_model": "m"}) as server,
-        httpx2.AsyncClient(base_url=server) as http,
+        ScriptedOpenAI(model="m") as script,
+        agent_client({"upstream": f"{gone},{script.url}", "slots": 2}) as http,
     ):
-        answer = await http.post(CHAT, json={**HELLO, "stream": True})
-    assert answer.status_code == 503
-    assert "empty answer" in answer.text
+        down, up = (
+            f'terrarium_upstream_up{{model="terra",upstream="{urlsplit(url).netloc}"}} {value}'
+            for url, value in ((gone, 0.0), (script.url, 1.0))
+        )
+        async with asyncio.timeout(PATIENCE):
+            while down not in (text := (await http.get("/metrics")).text):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert up in text
+
+
+async def test_a_router_is_told_the_conversation_without_its_name_and_the_trace() -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with (
+        upstream_server("vllm") as upstream,
+        agent_client({"upstream": upstream.url, "chooses_tools": False}) as http,
+    ):
+        for name in ("irc/#secret", "irc/#secret", "irc/#other"):
+            await http.post(CHAT, json=HELLO, headers=session(name))
+        await http.post(CHAT, json=HELLO)
+        told = [headers.get("x-session-id") for headers in upstream.headers][-4:]
+        assert told[0] == told[1] != told[2]
+        assert told[3] is None
+        assert all("secret" not in str(headers) for headers in upstream.headers)
+        upstream.headers.clear()
+        for value in (trace, "anything"):
+            await http.post(CHAT, json=HELLO, headers={"traceparent": value})
+    assert [headers.get("traceparent") for headers in upstream.headers] == [trace, None]
+    assert all("traceparent" not in body for body in upstream.chats)
+
+
+async def test_an_upstream_that_came_back_with_another_model_is_asked_for_that() -> None:
+    async with ScriptedOpenAI(model="before") as script:
+        engine = OpenAIEngine(UpstreamConfig([script.url], timeout=10))
+        async with engine.lifespan():
+            assert await _model(engine, script) == "before"
+            script.model = "after"
+            script.answer(Answer("the model `before` does not exist", status=404))
+            with pytest.raises(EngineMisconfigured):
+                await _model(engine, script)
+            assert await _model(engine, script) == "after"
+
+
+async def _model(engine: OpenAIEngine, script: ScriptedOpenAI) -> str:
+    """The model that an upstream is asked for now."""
+    async for _ in engine.chat(HELLO, None):
+        pass
+    return str(script.requests[-1]["model"])

@@ -1,6 +1,7 @@
-"""POST /v1/completions: the continuation of bare texts, by OpenAI's legacy API.
+"""POST /v1/completions and /v1/embeddings: bare texts, continued or as vectors.
 
-Source: https://platform.openai.com/docs/api-reference/completions
+Sources: https://platform.openai.com/docs/api-reference/completions and
+https://platform.openai.com/docs/api-reference/embeddings
 """
 
 from __future__ import annotations
@@ -12,24 +13,31 @@ from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
+from pydantic_core import to_json
 from starlette.responses import Response
 
 from agent_server.engine_protocol import Chunk
-from agent_server.http.responses import Events, openai_events, respond
+from agent_server.engines.embeddings import NAME
+from agent_server.http.responses import (
+    Events,
+    JsonBody,
+    cancel_on_disconnect,
+    openai_events,
+    respond,
+)
 from agent_server.metering.request_context import HEADERS
-from agent_server.routes.dependencies import BodyRoute, Context, Server
+from agent_server.routes.dependencies import EMBEDDINGS_PATH, BodyRoute, Context, Server
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer, assemble
-from agent_server.schemas.responses import ERRORS, answers
-from agent_server.schemas.texts import CompletionRequest
+from agent_server.schemas.openapi import ERRORS, answers
+from agent_server.schemas.texts import CompletionRequest, EmbeddingsRequest
 
-router = APIRouter(prefix="/v1", route_class=BodyRoute, responses=ERRORS)
+router = APIRouter(route_class=BodyRoute, responses=ERRORS)
 
 OBJECT_TYPE = "text_completion"
 
 
 @router.post(
-    "/completions",
-    response_model=None,
+    "/v1/completions",
     responses=answers(
         "https://platform.openai.com/docs/api-reference/completions/object", stream=True
     ),
@@ -109,3 +117,24 @@ class CompletionRenderer:
             "top_logprobs": tops if self._top else None,
             "text_offset": offsets,
         }
+
+
+@router.post(
+    EMBEDDINGS_PATH,
+    responses=answers("https://platform.openai.com/docs/api-reference/embeddings/create"),
+    openapi_extra=HEADERS,
+)
+async def embeddings(
+    request: Request, body: EmbeddingsRequest, server: Server, context: Context
+) -> Response:
+    """Embed texts, with this server's own model or at the upstream that `model` names."""
+    body.require_known()
+    own = body.model == NAME or (body.model is None and await server.embedder.ready())
+    maker = server.embedder if own else server.pool.table.resolve(body.model)[0]
+    work = maker.embeddings(body.as_wire(), context)
+    made = await cancel_on_disconnect(request.receive, work)
+    if not own:
+        return JsonBody(made)
+    # pydantic-core encodes up to 800,000 finite numbers in a tenth of the time for which the event
+    # loop, and so every chat, would wait for the standard library.
+    return Response(to_json(made), media_type="application/json")

@@ -1,21 +1,68 @@
-"""Builder of answers of Anthropic's API: a message, or the events of its stream.
+"""POST /v1/messages and /v1/messages/count_tokens, in the form of Anthropic's API.
 
-Source: https://docs.anthropic.com/en/api/messages-streaming
+Sources: https://docs.anthropic.com/en/api/messages and
+https://docs.anthropic.com/en/api/messages-streaming
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import AsyncIterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
 
 from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError, EngineUnavailable
-from agent_server.http.errors import anthropic_error
-from agent_server.http.responses import Events, log_stream_error, sse_event
+from agent_server.http.responses import (
+    Events,
+    JsonBody,
+    anthropic_error,
+    log_stream_error,
+    respond,
+    sse_event,
+)
+from agent_server.metering.request_context import HEADERS
+from agent_server.routes.dependencies import BodyRoute, Context, Server
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer, assemble
+from agent_server.schemas.messages import CountTokensRequest, MessagesRequest
+from agent_server.schemas.openapi import ANTHROPIC_ERRORS, InputTokens, answers
 from storage.usage.usage import TokenUsage
+
+router = APIRouter(prefix="/v1/messages", route_class=BodyRoute, responses=ANTHROPIC_ERRORS)
+
+
+@router.post(
+    "",
+    responses=answers("https://docs.anthropic.com/en/api/messages", stream=True),
+    openapi_extra=HEADERS,
+)
+async def messages(
+    request: Request, body: MessagesRequest, server: Server, context: Context
+) -> Response:
+    """Answer a conversation, as one message or as a stream of events."""
+    meta = partial(ChunkMeta, created=context.created, id=f"msg_{uuid.uuid4().hex}")
+    return await respond(
+        request,
+        server.pool.answer(body.as_chat(), context),
+        lambda answer: MessageBuilder(meta(answer.model), thinking=body.shows_thinking),
+        stream=body.stream,
+    )
+
+
+@router.post("/count_tokens", responses=answers(InputTokens))
+async def count_tokens(
+    request: Request, body: CountTokensRequest, server: Server, context: Context
+) -> Response:
+    """Count the tokens that a request with this conversation would send to the engine."""
+    counted = await server.pool.count(body.as_tokenize(), context)
+    estimated = {"estimated": True} if counted.is_estimate else {}
+    return JsonBody({"input_tokens": counted.count} | estimated)
+
 
 Event = dict[str, Any]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_server.engines.control_tokens import ZERO_WIDTH_SPACE, escape_control_tokens
+from agent_server.engines.prompt_guard import ZERO_WIDTH_SPACE, escape_control_tokens
 
 MARKS = [
     "<|im_end|>", "<|im_start|>system", "<|eot_id|>", "<｜User｜>", "<start_of_turn>user",

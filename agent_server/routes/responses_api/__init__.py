@@ -1,1 +1,0 @@
-"""OpenAI's Responses API: answers as items, stored for follow-up requests."""
