@@ -10,10 +10,10 @@ from storage.chat_log.event import PUBLIC, SPOKEN
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.settings import log_path
-from tests.kit.irc_client import irc_client, irc_member
-from tests.kit.irc_scene import scripted_room
+from tests.kit.irc_client import irc_client
+from tests.kit.irc_scene import NOBODY, room, scripted_room
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
-from tests.kit.ircd import embedded_ircd, inspircd
+from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import until
 
@@ -34,28 +34,23 @@ async def test_a_question_is_answered_from_the_lines_before_it(tmp_path: Path) -
 
 
 async def test_every_kind_of_event_is_logged_in_order(tmp_path: Path) -> None:
-    async with inspircd() as ircd:
-        config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9")
-        async with (
-            irc_tendril(config),
-            irc_member(ircd.port, "alice") as alice,
-            irc_member(ircd.port, "bob") as bob,
+    async with room(tmp_path, NOBODY, "alice", "bob", server="inspircd") as (tendril, people):
+        alice, bob = people
+        await bob.settle()
+        for line in (
+            f"PRIVMSG {ROOM} :héllo",
+            f"NOTICE {ROOM} :note this",
+            f"PRIVMSG {ROOM} :\x01ACTION waves\x01",
+            "NICK bobby",
+            f"PART {ROOM} :bye",
+            f"JOIN {ROOM}",
+            "QUIT :gone",
         ):
-            await bob.settle()
-            for line in (
-                f"PRIVMSG {ROOM} :héllo",
-                f"NOTICE {ROOM} :note this",
-                f"PRIVMSG {ROOM} :\x01ACTION waves\x01",
-                "NICK bobby",
-                f"PART {ROOM} :bye",
-                f"JOIN {ROOM}",
-                "QUIT :gone",
-            ):
-                await bob.send(line)
-            await alice.expect("QUIT")
-            await alice.say(ROOM, b"caf\xe9")
-            await alice.ask(".ping", "alice: pong")
-    seen = await logged(config)
+            await bob.send(line)
+        await alice.expect("QUIT")
+        await alice.say(ROOM, b"caf\xe9")
+        await alice.ask(".ping", "alice: pong")
+    seen = await logged(tendril.config)
     start = seen.index(("JOIN", "bob", "")) + 1
     assert seen[start : start + 10] == [
         ("PRIVMSG", "bob", "héllo"),
@@ -72,20 +67,19 @@ async def test_every_kind_of_event_is_logged_in_order(tmp_path: Path) -> None:
 
 
 async def test_a_reply_does_not_wait_for_the_log_and_follows_its_question(tmp_path: Path) -> None:
-    async with inspircd() as ircd:
-        config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9")
-        async with irc_tendril(config) as tendril, irc_member(ircd.port, "alice") as alice:
-            await tendril.services.log.flush()
-            with closing(sqlite3.connect(log_path(config), isolation_level=None)) as other:
-                other.execute("BEGIN IMMEDIATE")
-                for _ in range(2):
-                    await alice.ask(".ping", "alice: pong")
-                assert not other.execute("SELECT 1 FROM events WHERE text = '.ping'").fetchone()
-                other.execute("COMMIT")
-            await alice.ask(".ping", "alice: pong")
-            await alice.settle()
-        async with Database.open(log_path(config)) as database:
-            events = await ChatLog(database).find(Query(scope=PUBLIC, types=SPOKEN))
+    async with room(tmp_path, NOBODY, "alice", server="inspircd") as (tendril, (alice,)):
+        await tendril.services.log.flush()
+        file = log_path(tendril.config)
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for _ in range(2):
+                await alice.ask(".ping", "alice: pong")
+            assert not other.execute("SELECT 1 FROM events WHERE text = '.ping'").fetchone()
+            other.execute("COMMIT")
+        await alice.ask(".ping", "alice: pong")
+        await alice.settle()
+    async with Database.open(file) as database:
+        events = await ChatLog(database).find(Query(scope=PUBLIC, types=SPOKEN))
     questions = [event for event in events if not event.own]
     replies = [event for event in events if event.own]
     assert [event.text for event in questions] == [".ping"] * 3

@@ -9,9 +9,10 @@ from harnesses.irc.protocol.message import ISupport
 from harnesses.irc.questions.handler import STILL_AT_IT, TYPING_AFTER, TYPING_INTERVAL
 from harnesses.irc.settings import IrcSettings
 from tests.harnesses.irc.questions.test_handler import until_pending
-from tests.kit.irc_client import irc_client, irc_member
+from tests.kit.irc_client import irc_client
+from tests.kit.irc_scene import scripted_room
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
-from tests.kit.ircd import embedded_ircd, inspircd
+from tests.kit.ircd import inspircd
 from tests.kit.jumping_loop import JumpingLoop, jump
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
@@ -19,35 +20,29 @@ AFTER = IrcSettings().progress_after
 
 
 async def one_line_of_progress(data: Path) -> None:
-    async with embedded_ircd() as ircd, ScriptedOpenAI() as script:
-        config = irc_config(data, ircd.port, script.url)
-        async with (
-            irc_tendril(config) as tendril,
-            irc_member(ircd.port, "alice") as alice,
-            irc_member(ircd.port, "bob") as bob,
-        ):
-            script.call("search_log", {"query": "pump"}).think("At last.").think("Too.")
-            await alice.say(ROOM, ".terrarium who fixed the pump?")
-            await script.arrived(2)
-            await bob.say(ROOM, ".terrarium and what is a pump?")
-            await script.arrived(3)
-            jump(AFTER)
-            await bob.expect(rf":Terra!\S+ PRIVMSG {ROOM} :searching the log for pump \.\.\.$")
-            jump(AFTER)
-            await bob.settle()  # bob is not told again
-            script.release()
-            await alice.expect(r":alice: At last\.$")
-            await bob.expect(r":bob: Too\.$")  # perhaps before it
-            assert sum("searching" in line for line in alice.lines) == 1
-            await until_pending(alice, tendril, 0)
-            script.hold().think("Again.")
-            await alice.say(ROOM, ".terrarium once more?")
-            await script.arrived(4)
-            jump(AFTER)
-            await alice.expect(rf"PRIVMSG {ROOM} :{STILL_AT_IT}$")  # another wait, another line
-            script.release()
-            await alice.expect(r":alice: Again\.$")
-    said = [text for _, _, text in await logged(config)]
+    async with scripted_room(data, "alice", "bob") as (script, tendril, (alice, bob)):
+        script.call("search_log", {"query": "pump"}).think("At last.").think("Too.")
+        await alice.say(ROOM, ".terrarium who fixed the pump?")
+        await script.arrived(2)
+        await bob.say(ROOM, ".terrarium and what is a pump?")
+        await script.arrived(3)
+        jump(AFTER)
+        await bob.expect(rf":Terra!\S+ PRIVMSG {ROOM} :searching the log for pump \.\.\.$")
+        jump(AFTER)
+        await bob.settle()  # bob is not told again
+        script.release()
+        await alice.expect(r":alice: At last\.$")
+        await bob.expect(r":bob: Too\.$")  # perhaps before it
+        assert sum("searching" in line for line in alice.lines) == 1
+        await until_pending(alice, tendril, 0)
+        script.hold().think("Again.")
+        await alice.say(ROOM, ".terrarium once more?")
+        await script.arrived(4)
+        jump(AFTER)
+        await alice.expect(rf"PRIVMSG {ROOM} :{STILL_AT_IT}$")  # another wait, another line
+        script.release()
+        await alice.expect(r":alice: Again\.$")
+    said = [text for _, _, text in await logged(tendril.config)]
     assert "alice: At last." in said
     assert not any("searching" in text or STILL_AT_IT in text for text in said)
     assert not any(STILL_AT_IT in str(request) for request in script.requests)

@@ -268,10 +268,7 @@ def test_echoes_of_labelled_lines_are_receipts_and_others_are_events() -> None:
     refused = Receipt(ReceiptStatus.REFUSED, "Cannot send to channel (+m)")
     answers = [(first, ACCEPTED), (second, refused), (third, ACCEPTED), (fourth, ACCEPTED)]
     assert story.receipts == answers
-
-
-def test_echoes_are_asked_for_only_where_they_can_be_told_apart() -> None:
-    story = Story()
+    story = Story()  # where they cannot be told apart they are not asked for
     assert story.reply("CAP * LS :echo-message message-tags") == ["CAP REQ message-tags"]
     assert story.track("#c")[1] == {}
 
