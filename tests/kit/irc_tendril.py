@@ -34,14 +34,18 @@ def irc_config(data: Path, irc_port: int, api_url: str, **tables: Mapping[str, A
 
 @asynccontextmanager
 async def irc_tendril(
-    config: Config, clock: Clock | None = None, fetcher: Fetcher | None = None
+    config: Config,
+    clock: Clock | None = None,
+    fetcher: Fetcher | None = None,
+    *,
+    joins: bool = True,
 ) -> AsyncIterator[IrcTendril]:
-    """Run a tendril; yield it once it has joined its channels."""
+    """Run a tendril; yield it once it has joined its channels or, unless it `joins`, at once."""
     tendril = IrcTendril(config, clock, fetcher)
     running = asyncio.create_task(tendril.run())
     try:
         async with asyncio.timeout(PATIENCE):
-            for network in tendril.networks.values():
+            for network in tendril.networks.values() if joins else ():
                 await network.all_joined.wait()
         yield tendril
     finally:

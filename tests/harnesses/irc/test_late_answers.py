@@ -36,23 +36,19 @@ async def answer_waiting(data: Path, port: int) -> AsyncIterator[IrcTendril]:
     """A bot whose server has died while it thought, and that has its answer now."""
     async with ScriptedOpenAI() as script:
         script.hang("the answer")
-        tendril = IrcTendril(irc_config(data, port, script.url))
-        tendril.networks["irc"]._backoff = Backoff(0.1, 0.1)
-        running = asyncio.create_task(tendril.run())
-        try:
+        async with irc_tendril(irc_config(data, port, script.url), joins=False) as tendril:
+            network = tendril.networks["irc"]
+            network._backoff = Backoff(0.1, 0.1)
             async with embedded_ircd(port) as ircd, irc_client(port, "alice") as alice:
-                await tendril.networks["irc"].all_joined.wait()
+                await network.all_joined.wait()
                 await alice.join(ROOM)
                 await alice.say(ROOM, ".terrarium what is it?")
                 await script.arrived(1)
                 await ircd.kill()
-            await until(lambda: not tendril.networks["irc"].connected.is_set())
+            await until(lambda: not network.connected.is_set())
             script.release()
             await until(lambda: tendril.services.sender._waiting)
             yield tendril
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
 
 
 async def said_after(data: Path, seconds: float) -> tuple[list[str], bool]:
@@ -61,9 +57,8 @@ async def said_after(data: Path, seconds: float) -> tuple[list[str], bool]:
     port = free_port()
     async with answer_waiting(data, port) as tendril:
         jump(seconds)
-        async with embedded_ircd(port), irc_member(port, "alice") as alice:
-            if not any(" 353 " in line and "Terra" in line for line in alice.lines):
-                await alice.expect(r":Terra!\S+ JOIN")
+        async with embedded_ircd(port), irc_client(port, "alice") as alice:
+            await alice.meet()
             turns = await kept_turns(tendril, conversation_with("alice"))
             await alice.ask(".ping", "alice: pong")
             # It may have answered before alice was back; the log has what the server has taken.

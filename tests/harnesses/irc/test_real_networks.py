@@ -67,23 +67,18 @@ async def test_an_answer_that_is_ready_while_the_connection_is_away_is_given_aft
     async with ScriptedOpenAI() as script:
         script.hang("the answer you waited for").say("Yes.")
         config = irc_config(tmp_path, port, script.url)
-        async with kind(port) as first, irc_client(port, "alice") as alice:
-            tendril = IrcTendril(config)
-            running_bot = asyncio.create_task(tendril.run())
-            await alice.join(ROOM)
-            if not any(" 353 " in line and "Terra" in line for line in alice.lines):
-                await alice.expect(r":Terra!\S+ JOIN")
-            await alice.say(ROOM, ".terrarium what is it?")
-            await script.arrived(1)
-            await first.kill()
-        await until(lambda: not tendril.networks["irc"].connected.is_set())
-        script.release()
-        async with kind(port):
-            # Whoever comes back may be later than the answer; it is kept once the server has it.
-            [turn] = await kept_turns(tendril, conversation_with("alice", kind.__name__))
-            assert "the answer you waited for" in str(turn.messages)
-        running_bot.cancel()
-        await asyncio.gather(running_bot, return_exceptions=True)
+        async with irc_tendril(config, joins=False) as tendril:
+            async with kind(port) as first, irc_client(port, "alice") as alice:
+                await alice.meet()
+                await alice.say(ROOM, ".terrarium what is it?")
+                await script.arrived(1)
+                await first.kill()
+            await until(lambda: not tendril.networks["irc"].connected.is_set())
+            script.release()
+            async with kind(port):
+                # Whoever comes back may be later than the answer; it is kept once it is said.
+                [turn] = await kept_turns(tendril, conversation_with("alice", kind.__name__))
+                assert "the answer you waited for" in str(turn.messages)
     lines = [text for _, nick, text in await logged(config) if nick == "Terra" and text]
     assert lines == ["alice: the answer you waited for"]
 
@@ -144,9 +139,7 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
         channels = (ROOM, "#ban", "#key", "#inv")
         irc = {"channels": channels, "admins": ["keeper!*@*"]}
         config = irc_config(tmp_path, ircd.port, NOBODY, irc=irc)
-        tendril = IrcTendril(config)
-        running_bot = asyncio.create_task(tendril.run())
-        try:
+        async with irc_tendril(config, joins=False) as tendril:
             words = ("#ban: Cannot join", "(474)", "#key: Cannot join", "#inv: Cannot join")
             status = await until_state(tmp_path, "ready", *words)
             assert status.startswith(f"{ProcessState.READY}: Terra on {ROOM}")
@@ -161,9 +154,6 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
                 await mallory.send("INVITE Terra #trap")
                 await mallory.ask(".ping", "pong", room="Terra")
                 assert "#trap" not in tendril.networks["irc"].roster.channels
-        finally:
-            running_bot.cancel()
-            await asyncio.gather(running_bot, return_exceptions=True)
 
 
 async def test_the_status_says_when_services_do_not_know_us(tmp_path: Path) -> None:
