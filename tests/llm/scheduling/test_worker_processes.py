@@ -11,6 +11,7 @@ import os
 import random
 import signal
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -57,9 +58,15 @@ def work(address: Address, folder: Path, name: str) -> None:
     asyncio.run(run())
 
 
+def process_of(target: Callable[..., None], *arguments: object) -> BaseProcess:
+    """Return a process that runs `target`; the fork server has imported its modules before."""
+    CONTEXT.set_forkserver_preload([__name__])
+    return CONTEXT.Process(target=target, args=arguments)
+
+
 def start(address: Address, folder: Path, name: str) -> BaseProcess:
     """Start the worker of this name."""
-    process = CONTEXT.Process(target=work, args=(address, folder, name))
+    process = process_of(work, address, folder, name)
     process.start()
     return process
 
@@ -88,8 +95,7 @@ async def test_processes_that_claim_at_once_never_take_the_same_job(stores: Stor
         added = {await Jobs(database).add("say", {"n": number}) for number in range(CLAIMED)}
     together, (ours, theirs) = CONTEXT.Barrier(WORKERS), CONTEXT.Pipe(duplex=False)
     workers = [
-        CONTEXT.Process(target=claim_all, args=(address, f"w{each}", together, theirs))
-        for each in range(WORKERS)
+        process_of(claim_all, address, f"w{each}", together, theirs) for each in range(WORKERS)
     ]
     try:
         for process in workers:
