@@ -1,22 +1,32 @@
-"""The addresses under which the processes of one configuration reach each other."""
+"""The addresses under which the processes of one configuration reach each other.
+
+The up file `DATA/run/up.json` says how other commands reach a running `terrarium up`. Only its
+owner can read it (mode 600), because it contains an API key of the agent server. It is removed when
+`up` ends; a file left behind by a killed `up` is ignored.
+"""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 from socket import socket
 from typing import Any
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from harnesses.core.errors import PortTaken, TendrilError
-from harnesses.core.up_file import read_up_file
 from llm.client.settings import AgentSettings
+from storage.db.private_files import make_file
+from storage.db.process_lock import is_held
 from terrarium.config import Config, sections
 from terrarium.sockets import listen
+
+_UP_FILE = Path("run", "up.json")
 
 
 def with_agent_address(config: Config, tendril: str | None = None) -> Config:
@@ -93,3 +103,54 @@ def listen_on(host: str, port: int, variable: str, key: str) -> socket:
             f"cannot listen on {host} port {port}: {error.strerror or error}; choose another port"
             f" with {variable}=PORT or `{key}` in terrarium.toml, or another host"
         ) from error
+
+
+class RunningUp(BaseModel):
+    """The process id of `terrarium up`, the URLs of its servers, and the key for local commands.
+
+    `irc_port` is the port of the embedded IRC server, None if another IRC server is used; `setup`
+    the token of the page that writes the first configuration file, "" if there is a file.
+    """
+
+    pid: int
+    server: str
+    web: str | None
+    irc_port: int | None
+    key: str
+    setup: str = ""
+
+
+def read_up_file(data: Path) -> RunningUp | None:
+    """Return the up file of a data folder; None if no `terrarium up` runs there, or if the file
+    cannot be read, as by another user."""
+    try:
+        running = RunningUp.model_validate_json((data / _UP_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+    # A process id alone proves nothing: it may have been reused since `up` was killed, which is
+    # common in containers. It is checked first because a probe of a free lock takes it for a
+    # moment, in which an `up` could not start.
+    try:
+        os.kill(running.pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:  # somebody else's process
+        pass
+    return running if is_held(data, "up") else None
+
+
+@contextmanager
+def published_up_file(data: Path, running: RunningUp) -> Iterator[None]:
+    """Write the up file, and remove it on leaving. Raises OSError."""
+    path = data / _UP_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The rename is atomic, so that no reader sees a part of it.
+    written = path.with_suffix(".tmp")
+    make_file(written)
+    written.write_text(running.model_dump_json(), encoding="utf-8")
+    written.replace(path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)

@@ -18,8 +18,7 @@ from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import read_reports
 from harnesses.core.tendril.turn import TurnRequest
-from harnesses.cron.delivery import ChannelDelivery, JobOutput
-from harnesses.cron.jobs import MAX_LINES, CronJob, read_jobs
+from harnesses.cron.jobs import MAX_LINES, ChannelDelivery, CronJob, JobOutput, read_jobs
 from llm.messages.message import ShownText, quoted_lines, quotes_of
 from llm.prompt.log_window import LogWindow
 from llm.scheduling.worker import Worker

@@ -1,4 +1,5 @@
-"""The answers for a first configuration, by `terrarium init` or by its page, and their file."""
+"""The answers for a first configuration, by `terrarium init` or by its page, their file, and the
+public IRC networks that it knows."""
 
 from __future__ import annotations
 
@@ -14,7 +15,6 @@ from typing import Any
 
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.plan import BUILT_IN, command_line
-from harnesses.setup.networks import MARK, PUBLIC_NETWORKS, PublicNetwork
 from storage.db.private_files import make_file
 from terrarium.config import Config
 from terrarium.loopback import is_loopback
@@ -43,6 +43,65 @@ _HEAD = """\
 # Written by `terrarium init`. `terrarium config show` lists all keys with their values; a wrong one
 # is reported by `terrarium config check`.
 """
+
+
+MARK = "🤖 "
+"""The default mark of answers that a model has written, on public networks."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicNetwork:
+    """A network with its rules for bots, as lines for their owners.
+
+    `login` is the setting for the password of the bot's account. TLS is on port 6697.
+    """
+
+    title: str
+    server: str
+    login: str
+    register: str
+    rules: tuple[str, ...]
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """The rules, and how to register the bot."""
+        return (*self.rules, f"Its own account, if it has none yet: {self.register}")
+
+
+_OPERATORS = "Ask the operators of each channel before the bot joins it."
+
+PUBLIC_NETWORKS = {
+    "libera": PublicNetwork(
+        "Libera.Chat",
+        "irc.libera.chat",
+        "sasl_password",
+        "/msg NickServ REGISTER PASSWORD you@example.org    (as the bot's nick)",
+        (
+            f"{_OPERATORS} Without their explicit permission it must not join.",
+            "The bot must be recognisable as one, and say whose it is: keep `realname` and `mark`.",
+            "What a model reads counts as publicly logged: the topic or the entry message must"
+            " say so.",
+            "Policy as of May 2026; the current one is at https://libera.chat/policies",
+        ),
+    ),
+    "oftc": PublicNetwork(
+        "OFTC",
+        "irc.oftc.net",
+        "nickserv_password",
+        "/msg NickServ REGISTER PASSWORD you@example.org    (as the bot's nick)",
+        (_OPERATORS, "The current rules are at https://www.oftc.net"),
+    ),
+    "hackint": PublicNetwork(
+        "hackint",
+        "irc.hackint.org",
+        "sasl_password",
+        "/msg NickServ REGISTER PASSWORD you@example.org    (as the bot's nick)",
+        (
+            f"{_OPERATORS} A public log needs the permission of the channel's owners.",
+            "The current rules are at https://www.hackint.org",
+        ),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ import typer
 from harnesses.core.addresses import table_settings
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.plan import BUILT_IN
-from harnesses.setup.answers import OWN, OWN_TITLE, QUESTIONS, Answers, models
-from harnesses.setup.networks import PUBLIC_NETWORKS
+from harnesses.setup.answers import OWN, OWN_TITLE, PUBLIC_NETWORKS, QUESTIONS, Answers, models
 from harnesses.setup.trial import connect
 from terrarium.command_line import align_columns, as_typed
 from terrarium.config import Config, ConfigError

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import sqlite3
-from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx2
 from pydantic import SecretStr
 
-from harnesses.core.addresses import table_settings, with_agent_address
-from harnesses.core.launcher.file_checks import (
-    check_data,
-    check_databases,
-    check_privacy,
-    check_secrets,
-)
+from harnesses.core.addresses import read_up_file, table_settings, with_agent_address
+from harnesses.core.effective import holds_secret
 from harnesses.core.launcher.plan import LaunchPlan
 from harnesses.core.launcher.readiness import (
     ask_for_token,
@@ -29,15 +24,19 @@ from harnesses.core.launcher.readiness import (
     unreachable,
 )
 from harnesses.core.launcher.settings import UpSettings
-from harnesses.core.tendril.status import CheckResult, examine_process, read_report
-from harnesses.core.up_file import read_up_file
+from harnesses.core.tendril.status import CheckResult, check_mcp_servers, examine_process
 from llm.client.settings import AgentSettings
-from llm.mcp.servers import HOW_TO_INSTALL
-from llm.mcp.settings import McpSettings
 from llm.skills.registry import SkillRegistry
-from terrarium.config import Config
+from storage.db.address import PostgresSchema
+from storage.db.database import NEEDS_EXTRA
+from storage.db.errors import StorageError
+from storage.db.integrity import describe_damage
+from storage.db.private_files import data_files, mode_if_exposed
+from storage.settings import StorageSettings, log_path
+from terrarium.config import GOOD_SECRET_LENGTH, Config, is_short
 
 _REQUEST_TIMEOUT = 2.0  # request timeout in seconds
+_CHECK_TIMEOUT = 60.0  # seconds after which the integrity check of one file is cut short
 _ANTHROPIC_VERSION = "2023-06-01"  # API version: the header `anthropic-version` is mandatory
 
 
@@ -71,6 +70,97 @@ async def run_checks(config: Config) -> list[CheckResult]:
     findings += check_mcp_servers(config)
     names = config.section(UpSettings).tendrils
     return findings + [examine_process(config.data, name) for name in names]
+
+
+def check_data(config: Config) -> CheckResult:
+    """Check that the data folder is writable or, if it does not exist, can be created."""
+    data = config.data
+    folder = next(path for path in (data, *data.absolute().parents) if path.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        hint = "change its owner or choose another with --data DIR"
+        return CheckResult("data", False, f"{folder} cannot be written; {hint}")
+    return CheckResult("data", True, f"{data}" if data.exists() else f"{data} will be created")
+
+
+def check_privacy(config: Config) -> CheckResult:
+    """Check that other users of this machine can read neither the data nor secrets in a file."""
+    paths = [config.data, *data_files(config.data)] if config.data.is_dir() else []
+    log = log_path(config)
+    if log.parent != config.data and log.exists():
+        paths.append(log)
+    if config.path and _has_secrets(config.tables):
+        paths.append(config.path)
+    loose = {path: mode for path in paths if (mode := mode_if_exposed(path))}
+    if not loose:
+        return CheckResult("privacy", True, "data and secrets are readable only by you")
+    first, *others = loose
+    more = f", and {len(others)} more" if others else ""
+    hint = f"chmod go= {' '.join(map(str, [first, *others[:4]]))}"
+    return CheckResult(
+        "privacy", False, f"others can read {first} (mode {loose[first]:o}){more}; {hint}"
+    )
+
+
+def _has_secrets(values: Mapping[str, Any], table: str = "") -> bool:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            if _has_secrets(value, key):
+                return True
+        elif value and (holds_secret(key, value) or holds_secret(table, value)):
+            return True  # `table`: in [server.keys] the keys of the table are names of clients
+    return False
+
+
+def check_secrets(config: Config) -> CheckResult:
+    """Check that the owner's keys and tokens are too long to be guessed. Raises ConfigError."""
+
+    def chosen() -> Iterator[tuple[str, SecretStr | None]]:
+        server, web = table_settings(config, "server"), table_settings(config, "web")
+        yield "[server] admin_key", server.get("admin_key")
+        yield "[web] token", web.get("token")
+        for name, secret in server.get("keys", {}).items():
+            yield f"[server.keys] {name}", secret
+        for table in ("tokens", "accounts"):
+            for name, values in web.get(table, {}).items():
+                yield f"[web.{table}.{name}] token", values["token"]
+
+    weak = [name for name, secret in chosen() if secret and is_short(secret, GOOD_SECRET_LENGTH)]
+    if not weak:
+        return CheckResult("secrets", True, "all keys and tokens are long enough")
+    hint = "`openssl rand -hex 24` makes a good one"
+    return CheckResult(
+        "secrets", False, f"fewer than {GOOD_SECRET_LENGTH} characters: {', '.join(weak)}; {hint}"
+    )
+
+
+def check_databases(config: Config) -> CheckResult:
+    """Check the PostgreSQL database of `[storage] url` or, without one, the integrity of the SQLite
+    files of the log, the tendrils and the server. Blocks."""
+    if url := config.section(StorageSettings).url:
+        address = PostgresSchema(url.get_secret_value(), "all stores")
+        try:
+            from storage.db.postgres.schemas import schema_versions
+
+            versions = schema_versions(address)
+        except ImportError:
+            return CheckResult("database", False, NEEDS_EXTRA)
+        except StorageError as error:
+            return CheckResult("database", False, str(error))
+        stores = ", ".join(f"{name} (version {version})" for name, version in versions.items())
+        text = stores or "new: its tables are created at the first start"
+        return CheckResult("database", True, f"{address}: {text}")
+    data = config.data
+    files = sorted({*data.glob("*.db"), *filter(Path.exists, [log_path(config)])})
+    for path in files:
+        try:
+            finding = describe_damage(path, _CHECK_TIMEOUT)
+        except StorageError as error:
+            return CheckResult("files", False, str(error))
+        if finding:
+            hint = "stop everything, and put a backup in its place (docs/log.md, Damage)"
+            return CheckResult("files", False, f"{path} is damaged ({finding}); {hint}")
+    names = ", ".join(path.name for path in files)
+    return CheckResult("files", True, f"{names}: no damage found" if names else "none yet")
 
 
 async def check_model(
@@ -128,22 +218,3 @@ async def _check_server(config: Config, http: httpx2.AsyncClient) -> CheckResult
     return CheckResult(
         "server", True, f"{url} answers" + (f"; {model}" if model else "").replace("\n", "; ")
     )
-
-
-def check_mcp_servers(config: Config) -> list[CheckResult]:
-    """Check each server of `[mcp.servers]` by the status files of its users. Raises ConfigError."""
-    servers = config.section(McpSettings).servers
-    if servers and find_spec("mcp") is None:
-        text = f"[mcp.servers] names {', '.join(servers)}, which needs the extra: {HOW_TO_INSTALL}"
-        return [CheckResult("mcp", False, text)]
-    found = []
-    for name, settings in servers.items():
-        reports = [read_report(config.data, tendril) for tendril in settings.tendrils]
-        said = [each for each in reports if each and each.is_fresh]
-        away = [each for each in said if name in each.mcp_troubles]
-        users = ", ".join(each.name for each in said)
-        text = f"used by {users}" if users else "no tendril that may use it is running"
-        if away:
-            text = "; ".join(f"not connected to {e.name}: {e.mcp_troubles[name]}" for e in away)
-        found.append(CheckResult(f"mcp {name}", not away, text))
-    return found

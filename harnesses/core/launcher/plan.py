@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harnesses.core.addresses import listen_on, table_settings, url
+from harnesses.core.addresses import RunningUp, listen_on, table_settings, url
 from harnesses.core.errors import TendrilError, UnknownTendril
 from harnesses.core.launcher import tendrils
 from harnesses.core.launcher.settings import UpSettings
 from harnesses.core.launcher.supervisor import Program
-from harnesses.core.up_file import RunningUp
 from terrarium.config import Config, ConfigError
 
 LOOPBACK = "127.0.0.1"

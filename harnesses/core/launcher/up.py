@@ -12,7 +12,12 @@ from functools import partial
 
 import httpx2
 
-from harnesses.core.addresses import table_settings, with_agent_address
+from harnesses.core.addresses import (
+    RunningUp,
+    published_up_file,
+    table_settings,
+    with_agent_address,
+)
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.plan import LaunchPlan
 from harnesses.core.launcher.readiness import (
@@ -34,7 +39,6 @@ from harnesses.core.launcher.supervisor import (
     Supervisor,
     running,
 )
-from harnesses.core.up_file import RunningUp, published_up_file
 from llm.client.settings import AgentSettings
 from storage.db.database import Database
 from storage.db.errors import ServerAway, StorageError

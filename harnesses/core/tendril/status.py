@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -266,6 +267,29 @@ def examine_process(data: Path, name: str) -> CheckResult:
     if said.trouble:
         return CheckResult(name, False, said.trouble)
     return CheckResult(name, said.state is ProcessState.READY, said.detail or f"it is {said.state}")
+
+
+def check_mcp_servers(config: Config) -> list[CheckResult]:
+    """Check each server of `[mcp.servers]` by the status files of its users. Raises ConfigError."""
+    # The other checks of processes, which are run often, need nothing of MCP.
+    from llm.mcp.servers import HOW_TO_INSTALL
+    from llm.mcp.settings import McpSettings
+
+    servers = config.section(McpSettings).servers
+    if servers and find_spec("mcp") is None:
+        text = f"[mcp.servers] names {', '.join(servers)}, which needs the extra: {HOW_TO_INSTALL}"
+        return [CheckResult("mcp", False, text)]
+    found = []
+    for name, settings in servers.items():
+        reports = [read_report(config.data, tendril) for tendril in settings.tendrils]
+        said = [each for each in reports if each and each.is_fresh]
+        away = [each for each in said if name in each.mcp_troubles]
+        users = ", ".join(each.name for each in said)
+        text = f"used by {users}" if users else "no tendril that may use it is running"
+        if away:
+            text = "; ".join(f"not connected to {e.name}: {e.mcp_troubles[name]}" for e in away)
+        found.append(CheckResult(f"mcp {name}", not away, text))
+    return found
 
 
 def web_address(config: Config, *, is_local: bool = True) -> str | None:

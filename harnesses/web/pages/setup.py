@@ -19,12 +19,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
+from harnesses.core.addresses import RunningUp, read_up_file
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.plan import BUILT_IN
 from harnesses.core.launcher.supervisor import EX_CONFIG
-from harnesses.core.up_file import RunningUp, read_up_file
-from harnesses.setup.answers import OWN, OWN_TITLE, QUESTIONS, Answers, models
-from harnesses.setup.networks import PUBLIC_NETWORKS
+from harnesses.setup.answers import OWN, OWN_TITLE, PUBLIC_NETWORKS, QUESTIONS, Answers, models
 from harnesses.web.app_state import AppStateDep
 from harnesses.web.rendering.view import page, read_form
 from storage.db.errors import StorageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harnesses.core.up_file import RunningUp, published_up_file, read_up_file
+from harnesses.core.addresses import RunningUp, published_up_file, read_up_file
 from storage.db.process_lock import hold_lock
 
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from harnesses.core.services.outbox import TendrilOutbox
-from harnesses.cron.delivery import (
+from harnesses.cron.jobs import (
     ChannelDelivery,
     FileDelivery,
     JobOutput,

@@ -12,8 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from harnesses.irc.settings import networks
-from harnesses.setup.answers import Answers
-from harnesses.setup.networks import PUBLIC_NETWORKS
+from harnesses.setup.answers import PUBLIC_NETWORKS, Answers
 from harnesses.setup.trial import try_login
 from terrarium.config import Config, load
 from tests.kit.command import terrarium

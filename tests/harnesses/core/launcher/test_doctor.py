@@ -7,8 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from harnesses.core.launcher.doctor import check_mcp_servers
-from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.status import StatusFile, check_mcp_servers
 from storage.db.address import PostgresSchema
 from storage.db.database import Database
 from terrarium.config import Config

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from playwright.async_api import Browser, expect
 
-from harnesses.core.up_file import RunningUp, published_up_file
+from harnesses.core.addresses import RunningUp, published_up_file
 from storage.db.process_lock import hold_lock
 from terrarium.config import FILE
 from tests.kit.axe import barriers
