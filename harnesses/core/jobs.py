@@ -1,25 +1,243 @@
-"""`terrarium jobs`: the jobs, cron jobs and reminders of tendrils."""
+"""The jobs, reminders and scheduled questions of all tendrils, as people and admins may see and
+change them; `terrarium jobs`.
+
+A person sees and changes their own reminders and scheduled questions. Admins also see those of the
+channels, the cron jobs, and the jobs in the background. Nobody sees what others have asked for in
+private.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.services.reminders import REMINDER_JOBS
-from harnesses.core.tasks import TaskAction, TaskKind, act, list_tasks
+from harnesses.core.services.reminders import REMINDER_JOBS, plan
+from llm.scheduling.cron_schedule import parse_zone
+from storage.chat_log.event import Place, is_private, without_host
 from storage.db.database import Address, Database, other_files
-from storage.queues.jobs import FAILED_STATES, OPEN_STATES, Jobs
+from storage.queues.jobs import FAILED_STATES, OPEN_STATES, CronRuns, Job, Jobs
+from storage.queues.reminders import Owner, Reminder, Reminders
 from storage.settings import log_address
 from terrarium.command_line import ConfigFile, DataFolder, align_columns
 from terrarium.config import Config, load
+
+
+class TaskKind(StrEnum):
+    """The kinds of tasks; of the last one are the jobs in the background."""
+
+    REMINDER = "reminder"
+    QUESTION = "scheduled question"
+    CRON = "cron job"
+    JOB = "job"
+
+
+class TaskAction(StrEnum):
+    """The actions on a task."""
+
+    RUN = "run now"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RETRY = "retry"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A task of the tendril `store`, whose number there is `number`, of a cron job its name.
+
+    `where` is the place in which it is said or was asked for, "" for none that may be named.
+    `due` is None of what has failed; `error` is why. `is_own`: it is the viewer's own.
+    """
+
+    store: str
+    kind: TaskKind
+    number: str
+    text: str
+    where: str
+    due: datetime | None
+    state: str
+    error: str = ""
+    rule: str = ""
+    zone: str = "UTC"
+    is_own: bool = False
+    actions: tuple[TaskAction, ...] = ()
+
+    def __str__(self) -> str:
+        """Describe the task in a line, for people."""
+        when = (
+            f"{self.due.astimezone(parse_zone(self.zone)):%a %Y-%m-%d %H:%M} {self.zone}: "
+            if self.due
+            else ""
+        )
+        again, state = (
+            " (repeated)" * bool(self.rule),
+            "" if self.state == "pending" else f" ({self.state})",
+        )
+        return f"{when}{self.text}{again}{state}" + f": {self.error}" * bool(self.error)
+
+    @property
+    def name(self) -> str:
+        """The name of the task, unique among those of its tendril."""
+        is_reminder = self.kind in (TaskKind.REMINDER, TaskKind.QUESTION)
+        return f"reminder-{self.number}" if is_reminder else self.number
+
+
+async def list_tasks(
+    stores: Mapping[str, Database], owners: Collection[Owner], *, is_admin: bool
+) -> Sequence[Task]:
+    """Return the tasks that the `owners`, one person under all their identities, may see; the next
+    one first, and what has failed last. Raises StorageError."""
+    found: list[Task] = []
+    for store, database in stores.items():
+        reminders = Reminders(database)
+        own = {each.id for owner in owners for each in await reminders.for_owner(owner)}
+        for each in await reminders.all():
+            is_shown = is_admin and not each.private and not is_private(each.place.channel)
+            if each.id in own or is_shown:
+                found.append(_reminder_task(store, each, is_own=each.id in own))
+        if is_admin:
+            found += [
+                Task(
+                    store=store,
+                    kind=TaskKind.CRON,
+                    number=each.name,
+                    text=each.name,
+                    where="",
+                    due=each.next_run,
+                    state="paused" if each.is_paused else "pending",
+                    actions=(
+                        TaskAction.RUN,
+                        TaskAction.RESUME if each.is_paused else TaskAction.PAUSE,
+                    ),
+                )
+                for each in await CronRuns(database).configured()
+            ]
+            jobs = await Jobs(database).all(*OPEN_STATES, *FAILED_STATES)
+            found += _job_tasks(store, jobs)
+    far = datetime.max.replace(tzinfo=UTC)
+    return sorted(found, key=lambda each: (each.due or far, each.store, each.number))
+
+
+async def act(
+    stores: Mapping[str, Database], task: Task, action: TaskAction, now: datetime
+) -> bool:
+    """Do something to a task that `list_tasks` has just returned, `now`; return False if it is gone
+    or over, or if that cannot be done to it. Raises StorageError."""
+    if action not in task.actions:
+        return False
+    database = stores[task.store]
+    if task.kind is TaskKind.CRON:
+        runs = CronRuns(database)
+        if action is TaskAction.RUN:
+            await runs.enqueue(Jobs(database), task.number, now)
+        else:
+            await runs.pause(task.number, action is TaskAction.PAUSE)
+        return True
+    if task.kind is TaskKind.JOB:
+        jobs = Jobs(database, lambda: now)
+        change = {
+            TaskAction.RUN: jobs.resume,
+            TaskAction.PAUSE: jobs.pause,
+            TaskAction.RESUME: jobs.resume,
+            TaskAction.RETRY: jobs.retry,
+            TaskAction.CANCEL: jobs.cancel,
+        }[action]
+        return await change(int(task.number))
+    reminders = Reminders(database)
+    reminder = await reminders.get(int(task.number))
+    if reminder is None:
+        return False
+    if action is TaskAction.CANCEL:
+        return await reminders.remove(reminder.id)
+    await reminders.pause(reminder.id, action is TaskAction.PAUSE)
+    if action is TaskAction.RUN or (action is TaskAction.RESUME and reminder.due < now):
+        await plan(Jobs(database), await reminders.move(reminder, now))
+    return True
+
+
+def _reminder_task(store: str, reminder: Reminder, *, is_own: bool) -> Task:
+    pausing = TaskAction.RESUME if reminder.is_paused else TaskAction.PAUSE
+    return Task(
+        store=store,
+        kind=TaskKind.QUESTION if reminder.asks else TaskKind.REMINDER,
+        number=str(reminder.id),
+        text=reminder.text,
+        where=_name_of(reminder.place),
+        due=reminder.due,
+        state="paused" if reminder.is_paused else "pending",
+        rule=reminder.rule,
+        zone=reminder.zone,
+        is_own=is_own,
+        actions=(TaskAction.RUN, pausing, TaskAction.CANCEL),
+    )
+
+
+def _job_tasks(store: str, jobs: Sequence[Job]) -> Iterator[Task]:
+    """Yield the jobs in the background; of those that say reminders only what has failed, as the
+    others are shown as reminders."""
+    for job in jobs:
+        failed = job.state in FAILED_STATES
+        if job.kind in REMINDER_JOBS and not failed:
+            continue
+        actions: tuple[TaskAction, ...] = (TaskAction.CANCEL,)
+        if failed:
+            actions = (TaskAction.RETRY,)
+        elif job.state == "paused":
+            actions = (TaskAction.RESUME, TaskAction.CANCEL)
+        elif job.state == "pending":
+            actions = (TaskAction.RUN, TaskAction.PAUSE, TaskAction.CANCEL)
+        network, _, room = str(job.payload.get("room", "")).partition("/")
+        yield Task(
+            store=store,
+            kind=TaskKind.JOB,
+            number=str(job.id),
+            text=" ".join(filter(None, [job.kind, str(job.payload.get("job", ""))])),
+            where=_name_of(Place(network, room)) if room else "",
+            due=None if failed else job.run_at,
+            state=job.state,
+            error=job.error,
+            actions=actions,
+        )
+
+
+def _name_of(place: Place) -> str:
+    """Return the name of a channel; a private place has one that only its owner may read."""
+    private = is_private(place.channel)
+    return f"{place.network}, in private" if private else without_host(str(place))
+
+
+@asynccontextmanager
+async def open_stores(config: Config, *opened: Database) -> AsyncIterator[Mapping[str, Database]]:
+    """Open the stores of all tendrils, by the tendril's name, except those that are `opened`
+    already. Raises StorageError."""
+    known = {database.address: database for database in opened}
+    async with AsyncExitStack() as stack:
+        yield {
+            name: known[address]
+            if address in known
+            else await stack.enter_async_context(Database.open(address))
+            for name, address in (await _stores(config)).items()
+        }
+
+
+async def _stores(config: Config) -> dict[str, Address]:
+    log = log_address(config)
+    if isinstance(log, Path):
+        files: dict[str, Address] = {path.stem: path for path in other_files(config.data, log)}
+        return files | ({"irc": log} if log.exists() else {})
+    async with Database.open(log) as database:
+        return {**await database.neighbours(config.data), "irc": log}
+
 
 jobs = typer.Typer(
     help="List, run, pause, retry and drop the jobs of tendrils. The tendrils may be running.",
@@ -70,40 +288,28 @@ def list_(
     typer.echo(align_columns([_HEAD, *rows]) if rows else "no jobs")
 
 
-@jobs.command()
-def run(
-    tendril: Tendril, name: Name, config: ConfigFile = None, data: DataFolder = Path("data")
-) -> None:
-    """Run a job, a cron job or a reminder now."""
-    asyncio.run(_act(load(config, data), tendril, name, TaskAction.RUN))
-    typer.echo(f"{name} of {tendril} runs within half a minute")
+def _action(action: TaskAction, done: str) -> Callable[..., None]:
+    """Return the command that does something to a task, which is `done` then."""
+
+    def command(
+        tendril: Tendril, name: Name, config: ConfigFile = None, data: DataFolder = Path("data")
+    ) -> None:
+        asyncio.run(_act(load(config, data), tendril, name, action))
+        typer.echo(f"{name} of {tendril} {done}")
+
+    return command
 
 
-@jobs.command()
-def pause(
-    tendril: Tendril, name: Name, config: ConfigFile = None, data: DataFolder = Path("data")
-) -> None:
-    """Pause a job, a cron job or a reminder, until it is resumed."""
-    asyncio.run(_act(load(config, data), tendril, name, TaskAction.PAUSE))
-    typer.echo(f"{name} of {tendril} is paused")
-
-
-@jobs.command()
-def resume(
-    tendril: Tendril, name: Name, config: ConfigFile = None, data: DataFolder = Path("data")
-) -> None:
-    """Resume what is paused."""
-    asyncio.run(_act(load(config, data), tendril, name, TaskAction.RESUME))
-    typer.echo(f"{name} of {tendril} is resumed")
-
-
-@jobs.command()
-def retry(
-    tendril: Tendril, number: Number, config: ConfigFile = None, data: DataFolder = Path("data")
-) -> None:
-    """Queue a failed job again, with the jobs that depend on it."""
-    asyncio.run(_act(load(config, data), tendril, str(number), TaskAction.RETRY))
-    typer.echo(f"job {number} of {tendril} is queued again; it runs within half a minute")
+jobs.command("run", help="Run a job, a cron job or a reminder now.")(
+    _action(TaskAction.RUN, "runs within half a minute")
+)
+jobs.command("pause", help="Pause a job, a cron job or a reminder, until it is resumed.")(
+    _action(TaskAction.PAUSE, "is paused")
+)
+jobs.command("resume", help="Resume what is paused.")(_action(TaskAction.RESUME, "is resumed"))
+jobs.command("retry", help="Queue a failed job again, with the jobs that depend on it.")(
+    _action(TaskAction.RETRY, "is queued again; it runs within half a minute")
+)
 
 
 @jobs.command()
@@ -121,29 +327,6 @@ def drop(
     typer.echo(f"job {number} of {tendril} is dropped")
 
 
-@asynccontextmanager
-async def open_stores(config: Config, *opened: Database) -> AsyncIterator[Mapping[str, Database]]:
-    """Open the stores of all tendrils, by the tendril's name, except those that are `opened`
-    already. Raises StorageError."""
-    known = {database.address: database for database in opened}
-    async with AsyncExitStack() as stack:
-        yield {
-            name: known[address]
-            if address in known
-            else await stack.enter_async_context(Database.open(address))
-            for name, address in (await _stores(config)).items()
-        }
-
-
-async def _stores(config: Config) -> dict[str, Address]:
-    log = log_address(config)
-    if isinstance(log, Path):
-        files: dict[str, Address] = {path.stem: path for path in other_files(config.data, log)}
-        return files | ({"irc": log} if log.exists() else {})
-    async with Database.open(log) as database:
-        return {**await database.neighbours(config.data), "irc": log}
-
-
 def _store(config: Config, stores: Mapping[str, Database], tendril: str) -> Database:
     if tendril not in stores:
         known = ", ".join(stores) or "none"
@@ -159,7 +342,7 @@ async def _act(config: Config, tendril: str, name: str, action: TaskAction) -> N
                 stores, task, action, datetime.now(UTC)
             ):
                 return
-    hint = "if jobs depend on one another, retry the first of them" * (action is TaskAction.RETRY)
-    raise TendrilError(
-        f"{tendril} has no {name} to {action}: see `terrarium jobs list`" + f"; {hint}" * bool(hint)
-    )
+    message = f"{tendril} has no {name} to {action}: see `terrarium jobs list`"
+    if action is TaskAction.RETRY:
+        message += "; if jobs depend on one another, retry the first of them"
+    raise TendrilError(message)

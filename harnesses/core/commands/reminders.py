@@ -6,8 +6,7 @@ import re
 from itertools import islice
 
 from harnesses.core.commands.request import MediumCommands, PrivateReply, R, Reply
-from harnesses.core.jobs import open_stores
-from harnesses.core.tasks import TaskAction, act, list_tasks
+from harnesses.core.jobs import TaskAction, act, list_tasks, open_stores
 from llm.reading.times import EXAMPLE_TIMES, NotUnderstood
 
 _ACTIONS = {action.partition(" ")[0]: action for action in TaskAction}

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi import Query as Param
 
-from harnesses.core.tasks import TaskAction, act, list_tasks
+from harnesses.core.jobs import TaskAction, act, list_tasks
 from harnesses.web.app_state import AppStateDep, require_token
 from harnesses.web.auth.middleware import see_other
 from harnesses.web.rendering.view import page, read_form
