@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from harnesses.core.addresses import short_link
 from harnesses.core.chat import ADMIN, DirectChat, ask_later
-from harnesses.core.permalinks import short_link
 from harnesses.core.services.question_tools import Door
 from harnesses.core.services.reminders import RunOutcome
 from harnesses.core.tendril.status import web_address

@@ -1,4 +1,5 @@
-"""The addresses under which the processes of one configuration reach each other.
+"""The addresses under which the processes of one configuration reach each other, and the paths of
+the pages of the web tendril.
 
 The up file `DATA/run/up.json` says how other commands reach a running `terrarium up`. Only its
 owner can read it (mode 600), because it contains an API key of the agent server. It is removed when
@@ -12,15 +13,18 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC
 from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from harnesses.core.errors import PortTaken, TendrilError
 from llm.client.settings import AgentSettings
+from storage.chat_log.event import Event, Place
 from storage.db.private_files import make_file
 from storage.db.process_lock import is_held
 from terrarium.config import Config, sections
@@ -154,3 +158,36 @@ def published_up_file(data: Path, running: RunningUp) -> Iterator[None]:
     finally:
         with suppress(OSError):
             path.unlink(missing_ok=True)
+
+
+def channel_path(place: Place, page: str = "channel", /, **query: object) -> str:
+    """Return the path of a channel's page, or of another `page` about the channel, with a query
+    string. Parameters that are None or "" are left out."""
+    path = f"/{page}/{quote(place.network, safe='')}/{quote(place.channel, safe='')}"
+    return with_query(path, **query)
+
+
+def with_query(path: str, /, **query: object) -> str:
+    """Return a path with a query string; parameters that are None or "" are left out."""
+    wanted = {name: value for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(wanted)}" if wanted else path
+
+
+def permalink(event: Event) -> str:
+    """Return the path of the page that shows an event in its context.
+
+    It includes channel, time and id, so that a reader can find the line even in another copy of the
+    log, where the id may belong to another event.
+    """
+    return f"{channel_path(Place(event.network, event.channel))}{relative_permalink(event)}"
+
+
+def short_link(event: Event) -> str:
+    """Return a short path that redirects to the permalink of an event, for use in chat lines."""
+    return f"/line/{event.id}"
+
+
+def relative_permalink(event: Event) -> str:
+    """Return the permalink of an event relative to the page of its channel."""
+    time = f"{event.time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"?at={event.id}&time={time}#e{event.id}"

@@ -74,16 +74,15 @@ class Task:
 
     def __str__(self) -> str:
         """Describe the task in a line, for people."""
-        when = (
-            f"{self.due.astimezone(parse_zone(self.zone)):%a %Y-%m-%d %H:%M} {self.zone}: "
-            if self.due
-            else ""
-        )
-        again, state = (
-            " (repeated)" * bool(self.rule),
-            "" if self.state == "pending" else f" ({self.state})",
-        )
-        return f"{when}{self.text}{again}{state}" + f": {self.error}" * bool(self.error)
+        text = self.text
+        if self.due:
+            due = self.due.astimezone(parse_zone(self.zone))
+            text = f"{due:%a %Y-%m-%d %H:%M} {self.zone}: {text}"
+        if self.rule:
+            text += " (repeated)"
+        if self.state != "pending":
+            text += f" ({self.state})"
+        return f"{text}: {self.error}" if self.error else text
 
     @property
     def name(self) -> str:

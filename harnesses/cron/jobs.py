@@ -13,7 +13,7 @@ import httpx2
 import stamina
 
 from harnesses.core.addresses import irc_networks
-from harnesses.core.services.outbox import TendrilOutbox
+from harnesses.core.services.peers import TendrilOutbox
 from harnesses.cron.settings import CronSettings, parse_target
 from llm.client.settings import AgentSettings
 from llm.log_questions import Quoting

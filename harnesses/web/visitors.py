@@ -14,8 +14,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from harnesses.core.addresses import short_link
 from harnesses.core.chat import ask_later
-from harnesses.core.permalinks import short_link
 from harnesses.core.services.peers import Origin
 from harnesses.core.services.question_tools import Door
 from harnesses.core.services.reminders import Requester, RunOutcome

@@ -14,16 +14,14 @@ import terrarium
 from harnesses.core.attention import AttentionMixin
 from harnesses.core.chat import ChatTendril
 from harnesses.core.commands.request import CommandRequest
-from harnesses.core.services.metrics import TendrilMetrics
-from harnesses.core.services.outbox import TendrilOutbox
-from harnesses.core.services.peers import Origin, PeerService
+from harnesses.core.services.peers import Origin, PeerService, TendrilOutbox
 from harnesses.core.services.privacy import PrivacyService
 from harnesses.core.services.reminders import ReminderService, Requester
 from harnesses.core.services.shared_log import LoggedLine, TendrilLog
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.resources import Resources
-from harnesses.core.tendril.services import MediumServices
+from harnesses.core.tendril.services import MediumServices, TendrilMetrics
 from harnesses.core.tendril.status import StatusFile
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.core.tendril.turns import Turns

@@ -1,4 +1,4 @@
-"""Commands that set, list, pause and cancel reminders."""
+"""Commands whose work is done later: reminders, scheduled questions and research."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import islice
 
 from harnesses.core.commands.request import MediumCommands, PrivateReply, R, Reply
 from harnesses.core.jobs import TaskAction, act, list_tasks, open_stores
+from harnesses.core.tendril.research import ResearchRequest
 from llm.reading.times import EXAMPLE_TIMES, NotUnderstood
 
 _ACTIONS = {action.partition(" ")[0]: action for action in TaskAction}
@@ -22,7 +23,7 @@ _ME = re.compile(r"\A(?:me|mich)\b[\s,:]*", re.IGNORECASE)  # as in "remind me",
 
 
 class ReminderCommands(MediumCommands[R]):
-    """The commands."""
+    """The commands about reminders and jobs."""
 
     async def remind(self, request: R) -> Reply:
         """remind WHEN TEXT: remind me of TEXT then (10m, tomorrow at 9, every monday at 9)"""
@@ -103,3 +104,32 @@ class ReminderCommands(MediumCommands[R]):
             return await reminder_service.add(requester, time, text, asks=asks)
         except NotUnderstood as error:
             return PrivateReply(str(error))
+
+
+class ResearchCommands(MediumCommands[R]):
+    """The command that starts a research."""
+
+    async def research(self, request: R) -> Reply:
+        """research QUESTION|stop: take minutes to search the log, and pages where I may, and write
+        a report with the lines that say it; alone: how far I am"""
+        medium, service = self._medium, self._medium.tendril.research
+        asked = ResearchRequest(
+            question=request.words,
+            requester=request.requester,
+            payer=medium.payer(request),
+            scope=medium.readable_scope(request),
+            address=medium.web_address,
+            prefix=medium.prefix(request.place),
+            nicks=medium.nicks(request),
+        )
+        match request.words.lower().split():
+            case []:
+                return PrivateReply(await service.list_text(asked))
+            case ["stop"]:
+                place = await service.stop(asked)
+                if place == request.place:
+                    return "Stopped."
+                return PrivateReply("Stopped." if place else "No research is running.")
+        if not medium.keeps(request):
+            return PrivateReply("Nothing you say here is stored, so I cannot write a report.")
+        return await service.start(asked)

@@ -13,11 +13,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, overload
 
-from harnesses.core.commands.log import LogCommands
-from harnesses.core.commands.memory import MemoryCommands, memory_of
-from harnesses.core.commands.people import PeopleCommands, WaitingTells
-from harnesses.core.commands.privacy import PrivacyCommands
-from harnesses.core.commands.reminders import ReminderCommands
+from harnesses.core.commands.log import LogCommands, PeopleCommands, WaitingTells
+from harnesses.core.commands.memory import MemoryCommands, PrivacyCommands, memory_of
+from harnesses.core.commands.reminders import ReminderCommands, ResearchCommands
 from harnesses.core.commands.request import (
     ASK_COMMAND,
     QUESTION_COMMANDS,
@@ -29,7 +27,6 @@ from harnesses.core.commands.request import (
     R,
     Reply,
 )
-from harnesses.core.commands.research import ResearchCommands
 from harnesses.core.tendril.turn import Action
 from harnesses.core.text import counted
 from llm.client.profile import Profile

@@ -85,15 +85,17 @@ async def up(config: Config, say: Say, announce: Say) -> bool:
                 async with asyncio.TaskGroup() as tasks:
                     serving = tasks.create_task(_run_all(plan, config, say, announce))
                     stop = tasks.create_task(told_to_stop())
-                    written = tasks.create_task(_first_file(config, say))
-                    await asyncio.wait({stop, written}, return_when=asyncio.FIRST_COMPLETED)
+                    ends = {stop}
+                    if config.path is None:
+                        ends.add(tasks.create_task(_first_file(config, say)))
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                     if stop.done():
                         # A second Ctrl-C must not interrupt the shutdown and leave a child behind.
                         for number in (signal.SIGINT, signal.SIGTERM):
                             signal.signal(number, signal.SIG_IGN)
                     serving.cancel()
                     await asyncio.wait({serving})
-                    for task in (stop, written):
+                    for task in ends:
                         task.cancel()
             except ExceptionGroup as group:
                 raise root_cause(group) from group
@@ -101,13 +103,13 @@ async def up(config: Config, say: Say, announce: Say) -> bool:
 
 
 async def _first_file(config: Config, say: Say) -> None:
-    """Wait until a valid configuration file is there, if `config` is without one."""
+    """Wait until a valid configuration file is there; `config` is without one."""
     seen = None
     while True:
         await asyncio.sleep(POLL_INTERVAL)
         stamp = file_stamp(FILE)
         size = stamp[2] if stamp else 0  # bytes; it is empty while it is written
-        if config.path or not size or stamp == seen:
+        if not size or stamp == seen:
             continue
         seen = stamp
         try:

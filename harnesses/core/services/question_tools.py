@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harnesses.core.permalinks import short_link
+from harnesses.core.addresses import short_link
 from harnesses.core.services.reminders import MAX_TEXT, ReminderService, Requester
 from llm.messages.message import escape_tags
 from llm.reading.times import EXAMPLE_TIMES, NotUnderstood, ResolvedTime

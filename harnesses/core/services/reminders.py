@@ -164,7 +164,10 @@ class ReminderService:
         if kept is None:
             raise NotUnderstood("You have too many reminders; cancel one first.")
         await self._schedule(kept)
-        what, again = "do that" if asks else "remind you", ", and again each time" * bool(kept.rule)
+        what, again = (
+            "do that" if asks else "remind you",
+            ", and again each time" if kept.rule else "",
+        )
         if asks and (kept.private or not requester.is_admin):  # those of admins are the channel's
             again += " that you are here" if kept.rule else ", or once you are back"
         return f"I will {what} on {_format_due(kept)}{again} (reminder {kept.id})."
@@ -238,11 +241,8 @@ class ReminderService:
         async def fire(job: Job) -> None:
             # Retries go on for an hour or, for a question that is asked once, until its owner is
             # back; then its next time is planned, if it has one.
-            reminder, now = await self._kept.get(job.payload["id"]), self._clock.now()
-            if reminder is None or reminder.due > now:
-                return  # a stale job: it was cancelled, or has moved on to a later time
-            if reminder.is_paused:
-                await self._skip(reminder)
+            reminder, now = await self._due(job), self._clock.now()
+            if reminder is None:
                 return
             outcome = await ask(reminder)
             waits = outcome is RunOutcome.LATER and now - reminder.due < _RETRY_PERIOD
@@ -261,10 +261,17 @@ class ReminderService:
         lock = self._lock.with_stem(f"{self._lock.stem}-questions")
         await Worker(self._questions, {_QUESTION: fire}, self._clock, lock).run()
 
-    async def _skip(self, reminder: Reminder) -> None:
-        """Leave out this time of a paused reminder; one that comes once waits to be resumed."""
-        if reminder.rule:
+    async def _due(self, job: Job) -> Reminder | None:
+        """Return the reminder of a job; None if it was cancelled, has moved on to a later time, or
+        is paused, which leaves out this time of it."""
+        reminder = await self._kept.get(job.payload["id"])
+        if reminder is None or reminder.due > self._clock.now():
+            return None
+        if not reminder.is_paused:
+            return reminder
+        if reminder.rule:  # one that comes once waits to be resumed
             await self._reschedule(reminder)
+        return None
 
     async def _reschedule(self, reminder: Reminder) -> None:
         """Plan the next time of a recurring reminder; remove any other."""
@@ -279,12 +286,8 @@ class ReminderService:
 
         Delivery is at least once: after a crash in between it is said again.
         """
-        reminder = await self._kept.get(job.payload["id"])
-        now = self._clock.now()
-        if reminder is None or reminder.due > now:
-            return  # a stale job, as in `run_questions`
-        if reminder.is_paused:
-            await self._skip(reminder)
+        reminder, now = await self._due(job), self._clock.now()
+        if reminder is None:
             return
         is_late = now - reminder.due > _LATE_AFTER
         late = f", due on {_format_due(reminder)} while I was away" if is_late else ""

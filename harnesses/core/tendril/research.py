@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import structlog
 
-from harnesses.core.services.outbox import TendrilOutbox
+from harnesses.core.services.peers import TendrilOutbox
 from harnesses.core.services.reminders import Requester, SayReminder
 from harnesses.core.services.shared_log import TendrilLog, room_name
 from harnesses.core.tendril.preparation import Pseudonyms

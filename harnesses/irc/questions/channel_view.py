@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harnesses.core.permalinks import short_link
+from harnesses.core.addresses import short_link
 from harnesses.core.services.reminders import Requester
 from harnesses.core.services.shared_log import whole_answers
 from harnesses.irc.requests import (

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi import Query as Param
 from starlette.responses import JSONResponse
 
-from harnesses.core.permalinks import permalink, with_query
+from harnesses.core.addresses import permalink, with_query
 from harnesses.web.app_state import AppStateDep
 from harnesses.web.queries import MAX_QUERY_CHARS, ChannelQuery, Nick
 from harnesses.web.rendering.text import plain_line, render_line, strip_formatting

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
 
-from harnesses.core.permalinks import channel_path, permalink
+from harnesses.core.addresses import channel_path, permalink
 from llm.retrieval import NOTHING, SURE, Found
 from storage.chat_log.event import Event, EventType, public_text
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, Stats

@@ -12,8 +12,7 @@ from fastapi import Query as Param
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import RedirectResponse, StreamingResponse
 
-from harnesses.core.addresses import irc_networks
-from harnesses.core.permalinks import channel_path, permalink
+from harnesses.core.addresses import channel_path, irc_networks, permalink
 from harnesses.web.api.models import MAX_SAID_CHARS
 from harnesses.web.app_state import AppStateDep, FollowDep, ScopeDep, ViewerDep
 from harnesses.web.pages.runs import run_behind

@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 import structlog
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 
+from harnesses.core.addresses import with_query
 from harnesses.core.attention import change, pressure
 from harnesses.core.effective import config_entries
-from harnesses.core.permalinks import with_query
 from harnesses.core.tendril.status import read_reports
 from harnesses.web.app_state import AppStateDep, ScopeDep, require_full
 from harnesses.web.auth.middleware import see_other

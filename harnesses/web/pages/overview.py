@@ -12,8 +12,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from harnesses.core.addresses import with_query
 from harnesses.core.launcher.plan import IrcEndpoint
-from harnesses.core.permalinks import with_query
 from harnesses.core.tendril.status import read_reports
 from harnesses.web.app_state import AppState, AppStateDep, ViewerDep
 from harnesses.web.queries import first, in_place

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as Param
 
-from harnesses.core.permalinks import with_query
+from harnesses.core.addresses import with_query
 from harnesses.web.app_state import AppStateDep, ScopeDep
 from harnesses.web.queries import MAX_QUERY_CHARS, WithoutGap, search_by_meaning
 from harnesses.web.rendering.timezones import ZoneDep, ZoneName

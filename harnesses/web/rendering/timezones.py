@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from fastapi import Depends, Query, Request
 from pydantic import AfterValidator, Field
 
-from harnesses.core.permalinks import channel_path
+from harnesses.core.addresses import channel_path
 from storage.chat_log.event import Place
 
 COOKIE = "terrarium_zone"

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from harnesses.core.permalinks import channel_path, permalink, relative_permalink, with_query
+from harnesses.core.addresses import channel_path, permalink, relative_permalink, with_query
 from harnesses.core.text import counted
 from harnesses.web.rendering.text import (
     answer_html,

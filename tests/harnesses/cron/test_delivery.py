@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from harnesses.core.services.outbox import TendrilOutbox
+from harnesses.core.services.peers import TendrilOutbox
 from harnesses.cron.jobs import (
     ChannelDelivery,
     FileDelivery,

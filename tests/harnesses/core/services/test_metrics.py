@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from harnesses.core.services.metrics import MAX_METRICS, TendrilMetrics, send_heartbeats
+from harnesses.core.tendril.services import MAX_METRICS, TendrilMetrics, send_heartbeats
 from harnesses.core.tendril.status import AccessMonitor, StatusFile, read_report
 from llm.client.client import AgentClient, Heartbeat
 from llm.client.settings import AgentSettings
