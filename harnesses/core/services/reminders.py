@@ -164,10 +164,8 @@ class ReminderService:
         if kept is None:
             raise NotUnderstood("You have too many reminders; cancel one first.")
         await self._schedule(kept)
-        what, again = (
-            "do that" if asks else "remind you",
-            ", and again each time" if kept.rule else "",
-        )
+        what = "do that" if asks else "remind you"
+        again = ", and again each time" if kept.rule else ""
         if asks and (kept.private or not requester.is_admin):  # those of admins are the channel's
             again += " that you are here" if kept.rule else ", or once you are back"
         return f"I will {what} on {_format_due(kept)}{again} (reminder {kept.id})."

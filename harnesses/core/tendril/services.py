@@ -171,7 +171,7 @@ class MediumServices:
 
     def disk_trouble(self, status: StatusFile) -> str:
         """Return why nothing can be written at the moment, "" if it can."""
-        away = "the database cannot be reached" * self.is_database_away
+        away = "the database cannot be reached" if self.is_database_away else ""
         return self.log.chat_log.trouble or status.disk_trouble or away
 
     def background(self, resources: Resources, turns: Turns) -> Iterator[Coroutine[Any, Any, None]]:
