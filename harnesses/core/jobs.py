@@ -26,7 +26,7 @@ from llm.scheduling.cron_schedule import parse_zone
 from storage.chat_log.event import Place, is_private, without_host
 from storage.db.database import Address, Database, other_files
 from storage.queues.jobs import FAILED_STATES, OPEN_STATES, CronRuns, Job, Jobs
-from storage.queues.reminders import Owner, Reminder, Reminders
+from storage.queues.reminders import Owner, Reminders
 from storage.settings import log_address
 from terrarium.command_line import ConfigFile, DataFolder, align_columns
 from terrarium.config import Config, load
@@ -102,8 +102,24 @@ async def list_tasks(
         own = {each.id for owner in owners for each in await reminders.for_owner(owner)}
         for each in await reminders.all():
             is_shown = is_admin and not each.private and not is_private(each.place.channel)
-            if each.id in own or is_shown:
-                found.append(_reminder_task(store, each, is_own=each.id in own))
+            if not (each.id in own or is_shown):
+                continue
+            pausing = TaskAction.RESUME if each.is_paused else TaskAction.PAUSE
+            found.append(
+                Task(
+                    store=store,
+                    kind=TaskKind.QUESTION if each.asks else TaskKind.REMINDER,
+                    number=str(each.id),
+                    text=each.text,
+                    where=_name_of(each.place),
+                    due=each.due,
+                    state="paused" if each.is_paused else "pending",
+                    rule=each.rule,
+                    zone=each.zone,
+                    is_own=each.id in own,
+                    actions=(TaskAction.RUN, pausing, TaskAction.CANCEL),
+                )
+            )
         if is_admin:
             found += [
                 Task(
@@ -164,23 +180,6 @@ async def act(
     return True
 
 
-def _reminder_task(store: str, reminder: Reminder, *, is_own: bool) -> Task:
-    pausing = TaskAction.RESUME if reminder.is_paused else TaskAction.PAUSE
-    return Task(
-        store=store,
-        kind=TaskKind.QUESTION if reminder.asks else TaskKind.REMINDER,
-        number=str(reminder.id),
-        text=reminder.text,
-        where=_name_of(reminder.place),
-        due=reminder.due,
-        state="paused" if reminder.is_paused else "pending",
-        rule=reminder.rule,
-        zone=reminder.zone,
-        is_own=is_own,
-        actions=(TaskAction.RUN, pausing, TaskAction.CANCEL),
-    )
-
-
 def _job_tasks(store: str, jobs: Sequence[Job]) -> Iterator[Task]:
     """Yield the jobs in the background; of those that say reminders only what has failed, as the
     others are shown as reminders."""
@@ -220,22 +219,19 @@ async def open_stores(config: Config, *opened: Database) -> AsyncIterator[Mappin
     """Open the stores of all tendrils, by the tendril's name, except those that are `opened`
     already. Raises StorageError."""
     known = {database.address: database for database in opened}
-    async with AsyncExitStack() as stack:
-        yield {
-            name: known[address]
-            if address in known
-            else await stack.enter_async_context(Database.open(address))
-            for name, address in (await _stores(config)).items()
-        }
-
-
-async def _stores(config: Config) -> dict[str, Address]:
     log = log_address(config)
+    addresses: dict[str, Address] = {}
     if isinstance(log, Path):
-        files: dict[str, Address] = {path.stem: path for path in other_files(config.data, log)}
-        return files | ({"irc": log} if log.exists() else {})
-    async with Database.open(log) as database:
-        return {**await database.neighbours(config.data), "irc": log}
+        addresses = {path.stem: path for path in other_files(config.data, log)}
+        addresses |= {"irc": log} if log.exists() else {}
+    else:
+        async with Database.open(log) as database:
+            addresses = {**await database.neighbours(config.data), "irc": log}
+    async with AsyncExitStack() as stack:
+        for address in addresses.values():
+            if address not in known:
+                known[address] = await stack.enter_async_context(Database.open(address))
+        yield {name: known[address] for name, address in addresses.items()}
 
 
 jobs = typer.Typer(

@@ -35,8 +35,10 @@ class MemoryCommands(MediumCommands[R]):
 
     async def remember(self, request: R) -> Reply:
         """remember KEY VALUE: store a fact about me here (also: remember that my tea is oolong)"""
-        if refusal := self._refusal(request):
-            return refusal
+        if request.who.bridged:
+            return PrivateReply(BRIDGED)
+        if not self._medium.keeps(request):
+            return PrivateReply(_KEPT_OUT)
         statement = statement_in(request.words)
         if statement is None:
             prefix = self._medium.prefix(request.place)
@@ -83,12 +85,6 @@ class MemoryCommands(MediumCommands[R]):
             f" the conversation, {prefix}forget me everything about you.",
         ]
         return PrivateReply("\n".join(lines))
-
-    def _refusal(self, request: R) -> PrivateReply | None:
-        """Return why nothing can be remembered for the author, None when it can."""
-        if request.who.bridged:
-            return PrivateReply(BRIDGED)
-        return None if self._medium.keeps(request) else PrivateReply(_KEPT_OUT)
 
 
 def memory_of(medium: Medium[R], request: R) -> RoomMemory:

@@ -418,9 +418,17 @@ class CommandTable(Generic[R]):
             self.known |= commands_of(kind(medium))
         admins = of_admins or {}
         self.of_admins = admins.keys()
-        self.known |= {name: _for_admins(command) for name, command in admins.items()}
+        for name, command in admins.items():
+            self.known[name] = _restricted(
+                command, lambda request: request.admin, "Only admins may do that."
+            )
         for names, needs, method in marked_commands(owner):
-            self.known |= dict.fromkeys(names, _for_the_entitled(method, needs))
+
+            def may(request: R, right: str = needs) -> bool:
+                return not right or right in request.rights()
+
+            given = _restricted(method, may, "You do not have permission to do that.")
+            self.known |= dict.fromkeys(names, given)
 
     def takes_no_words(self, name: str) -> bool:
         """Return whether the usage of a command, the beginning of its help, has no arguments."""
@@ -456,26 +464,14 @@ class CommandTable(Generic[R]):
         return "\n".join(lines)
 
 
-def _for_admins(command: Command[R]) -> Command[R]:
-    """Wrap a command so that it is refused to everybody but admins; the help text stays."""
+def _restricted(command: Command[R], may: Callable[[R], bool], refusal: str) -> Command[R]:
+    """Wrap a command so that it is refused to those who may not give it; the help text stays."""
 
     @functools.wraps(command)
-    async def admin_only(request: R) -> Reply:
-        return await command(request) if request.admin else PrivateReply("Only admins may do that.")
+    async def restricted(request: R) -> Reply:
+        return await command(request) if may(request) else PrivateReply(refusal)
 
-    return admin_only
-
-
-def _for_the_entitled(command: Command[R], right: str) -> Command[R]:
-    """Wrap a command so that it is refused to those without a right; "" is everybody's."""
-
-    @functools.wraps(command)
-    async def of_the_entitled(request: R) -> Reply:
-        if right and right not in request.rights():
-            return PrivateReply("You do not have permission to do that.")
-        return await command(request)
-
-    return of_the_entitled
+    return restricted
 
 
 def marked_commands(owner: object) -> Iterator[tuple[Sequence[str], str, Command[Any]]]:

@@ -65,7 +65,13 @@ class Responder:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
         if refusal := unreadable(request, choice):
             return TurnResult(refusal, ok=False)
-        peer_tools = self._peer_tools(request)
+        # A question to another tendril is stored in the outbox database on its way, so an
+        # unrecorded one must not be passed on. Without an origin the other tendril would not know
+        # what the person may read.
+        peer_tools = None
+        if request.origin and not request.is_unrecorded:
+            origin = replace(request.origin, words=request.asker_words)
+            peer_tools = PeerTools(self._peers, origin)
         tools = [self._owner, *request.tools, *([peer_tools] if peer_tools else ())]
         trace = create_trace(resources, request, choice)
         prompt = await build_prompt(resources, replace(request, tools=tools), memory, choice)
@@ -112,15 +118,6 @@ class Responder:
             iterations=outcome.iterations,
             calls=outcome.calls,
         )
-
-    def _peer_tools(self, request: TurnRequest) -> PeerTools | None:
-        """Return the tool that asks other tendrils, or None if the request must not use it."""
-        # A question to another tendril is stored in the outbox database on its way, so an
-        # unrecorded one must not be passed on. Without an origin the other tendril would not know
-        # what the person may read.
-        if request.origin is None or request.is_unrecorded:
-            return None
-        return PeerTools(self._peers, replace(request.origin, words=request.asker_words))
 
     async def _with_quotes(
         self, request: TurnRequest, outcome: Outcome, context: Context, quoted: QuotedAnswer | None
