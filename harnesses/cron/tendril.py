@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 import structlog
@@ -90,9 +89,20 @@ class CronTendril(Tendril):
         self._changed = asyncio.Event()
 
     def tools_for(self, door: Door) -> list[object]:
-        """Return the owners of the tools of a question, with those about processes and jobs."""
+        """Return the owners of the tools of a question, with the one about jobs."""
         about_jobs = JobTools(self._jobs, door.log.scope, self.clock)
-        return [SystemTools(self.config.data), about_jobs, *super().tools_for(door)]
+        return [about_jobs, *super().tools_for(door)]
+
+    @tool(reads=True)
+    async def system_status(self) -> str:
+        """Tell how each process of Terrarium is, and its tokens of today."""
+        # Without details: those name channels, and what is told here may be said to all.
+        lines = (
+            f"{each.name}: {each.state if each.is_fresh else 'gone'},"
+            f" {each.tokens_today} tokens today"
+            for each in read_reports(self.config.data)
+        )
+        return "\n".join(lines) or "nothing runs"
 
     async def _run_schedule(self, name: str, runs: CronRuns) -> None:
         """Enqueue a run of a job whenever it is due, until the job is removed from the
@@ -134,7 +144,7 @@ class CronTendril(Tendril):
             return None
         conversation = f"cron/{job.name}"
         scope = Scope.from_places(*([job.source.place] if job.source else ()))
-        tools: list[object] = [SystemTools(self.config.data)]
+        tools: list[object] = []
         if job.source:
             tools = self.tools_for(Door(log=self.log.tools_within(scope)))
         if job.send_to:
@@ -237,21 +247,3 @@ class JobTools:
                 due = job.timetable.after(now)
                 lines.append(f"{name}: to {place.channel}, next on {due:%Y-%m-%d %H:%M} UTC")
         return "\n".join(lines) or "none"
-
-
-class SystemTools:
-    """The tool about the processes of one data folder."""
-
-    def __init__(self, data: Path) -> None:
-        self._data = data
-
-    @tool(reads=True)
-    async def system_status(self) -> str:
-        """Tell how each process of Terrarium is, and its tokens of today."""
-        # Without details: those name channels, and what is told here may be said to all.
-        lines = (
-            f"{each.name}: {each.state if each.is_fresh else 'gone'},"
-            f" {each.tokens_today} tokens today"
-            for each in read_reports(self._data)
-        )
-        return "\n".join(lines) or "nothing runs"

@@ -13,7 +13,6 @@ from harnesses.core.services.peers import PeerService, PeerTools
 from harnesses.core.tendril.preparation import (
     Context,
     ModelChoice,
-    Pseudonyms,
     build_prompt,
     choose_model,
     create_context,
@@ -50,8 +49,6 @@ class Responder:
         self, resources: Resources, log: ChatLog, peers: PeerService, owner: object
     ) -> None:
         self._resources, self._log, self._peers, self._owner = resources, log, peers, owner
-        data = resources.configuration.config.data
-        self._pseudonyms = Pseudonyms(data, resources.name, resources.clock.now)
 
     async def answer(
         self, request: TurnRequest, queue: ConversationQueue | None, memory: RoomMemory
@@ -59,7 +56,7 @@ class Responder:
         """Answer a request whose turn has come in its `queue`; without a queue only if no model is
         needed for it, else return `NO_REPLY`. Raises ModelError and StorageError."""
         resources = self._resources
-        choice = await choose_model(resources, request, memory, self._pseudonyms)
+        choice = await choose_model(resources, request, memory)
         profile = choice.profile
         if profile.is_compact and request.is_unasked:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
