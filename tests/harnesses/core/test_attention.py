@@ -58,7 +58,7 @@ class Watch:
 
 
 @asynccontextmanager
-async def watching(database: Database, clock: ManualClock, tokens: int = 0) -> AsyncIterator[Watch]:
+async def watching(database: Database, clock: ManualClock) -> AsyncIterator[Watch]:
     async def wake(woken: Wake) -> TurnResult:
         (signal,) = woken.signals
         if signal.nick == "end":
@@ -67,7 +67,7 @@ async def watching(database: Database, clock: ManualClock, tokens: int = 0) -> A
             watch.asked.append(signal.nick)
         return TurnResult("")
 
-    attention = Attention(database, clock, lambda: tokens, lambda: {"question": 2}, wake)
+    attention = Attention(database, clock, int, lambda: {"question": 2}, wake)
     await attention.restore()
     watch = Watch(attention, clock)
     running = asyncio.create_task(attention.run())
@@ -148,20 +148,6 @@ async def test_half_an_hour_of_pause_and_a_mute_survive_a_restart(stores: Stores
             assert await watch.passes(5 * MINUTE) == ["bob", "ada"]
 
 
-async def test_once_a_million_tokens_are_used_questions_are_left_to_people(tmp_path: Path) -> None:
-    clock = ManualClock(NOON)
-    async with (
-        Database.open(tmp_path / "a.db") as database,
-        watching(database, clock, tokens=DAILY_TOKENS) as watch,
-    ):
-        watch.hear(ASKED)
-        await clock.asleep_until(NOON + timedelta(seconds=1))
-        await clock.advance(5 * MINUTE)
-        while watch.attention.is_waiting(FROGS):  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0)
-        assert watch.asked == []
-
-
 def signals(kind: SignalKind, count: int, *, known: bool = False) -> list[Signal]:
     return [Signal(NOON, kind, FROGS, kind, ended=NOON if known else None) for _ in range(count)]
 
@@ -181,6 +167,7 @@ def test_a_change_is_felt_as_a_ratio_to_what_is_known(known: int, new: int, felt
     [
         ({"question": 2}, 0.0, [*signals("mention", 9), *signals("job", 9)], []),
         ({"question": 2}, 0.999, signals("question", 1), ["question"]),
+        ({"question": 2}, 1.0, signals("question", 1), []),
         ({"mention": 1.5}, 0.4, signals("mention", 1), ["mention"]),
         ({"mention": 1.5}, 0.6, signals("mention", 1), []),
         ({"mention": 1.5}, 0.6, signals("mention", 2), ["mention", "mention"]),

@@ -146,6 +146,7 @@ async def test_there_and_back_and_there_again_overwrites_nothing(tmp_path: Path)
     await write_again(data / "irc.db", 1)
     taken = await migrated(tmp_path, url, 1)
     assert "has something else in it already; name an empty place" in taken.err
+    assert (await exported(tmp_path, STORAGE_URL=url)).count("\n") == 1
     new = postgres_database()
     await migrated(tmp_path, new)
     back = await migrated(tmp_path, "files", STORAGE_URL=new)
@@ -174,14 +175,6 @@ async def before(tmp_path: Path) -> AsyncIterator[str]:
     text = await exported(tmp_path)
     yield text
     assert await exported(tmp_path) == text
-
-
-@pytest.mark.usefixtures("before")
-async def test_a_database_that_has_something_in_it_is_left_as_it_is(tmp_path: Path) -> None:
-    url = postgres_database()
-    await write_again(PostgresSchema(url, "irc"), 1)
-    assert "has something else in it already; name an empty place" in await refused(tmp_path, url)
-    assert (await exported(tmp_path, STORAGE_URL=url)).count("\n") == 1
 
 
 async def test_a_database_or_file_of_a_newer_version_is_refused(

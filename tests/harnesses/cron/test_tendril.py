@@ -209,12 +209,6 @@ async def test_what_was_missed_while_nobody_was_there_is_run_once(world: World) 
     assert len(await world.outbox()) == 1
 
 
-async def test_a_new_job_does_not_make_up_for_the_time_before_it_was_written(world: World) -> None:
-    async with world.cron(clock := ManualClock(START), {"hello": job()}):
-        assert await clock.asleep() == [NINE]
-    assert world.model.requests == []
-
-
 async def test_the_digest_shows_the_lines_of_the_last_hours_with_our_answers(world: World) -> None:
     await world.said("too old", time=NINE - timedelta(hours=25))
     await world.said("Terra: what is decided?", time=NINE - timedelta(minutes=2))

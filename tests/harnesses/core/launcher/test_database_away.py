@@ -56,17 +56,26 @@ async def test_a_tendril_connects_once_its_database_is_there(tmp_path: Path) -> 
             assert process.returncode == 0
 
 
-@pytest.mark.parametrize("command", [("run", "web"), ("server",)])
-async def test_what_waits_for_the_database_can_be_stopped(
-    command: tuple[str, ...], tmp_path: Path
+@pytest.mark.parametrize(
+    ("command", "supervised"),
+    [(("run", "web"), False), (("run", "web"), True), (("server",), False)],
+)
+async def test_what_waits_for_the_database_can_be_stopped_and_ends_with_its_supervisor(
+    command: tuple[str, ...], supervised: bool, tmp_path: Path
 ) -> None:
     settings = {"SERVER_PORT": str(free_port()), "WEB_PORT": str(free_port())}
+    settings |= {SUPERVISED: "1"} if supervised else {}
     async with (
         killed() as (_, url),
         begun(*command, "--data", "data", cwd=tmp_path, **settings, STORAGE_URL=url) as process,
         asyncio.timeout(PATIENCE),
     ):
         await line_with(process.stderr, "waiting for it")
+        if supervised:
+            assert process.stdin
+            process.stdin.close()
+            assert await process.wait() == 0
+            return
         process.send_signal(signal.SIGTERM)
         await process.communicate()
         assert process.returncode in (0, -signal.SIGTERM)  # it may be at an attempt to start
@@ -96,21 +105,6 @@ async def test_lines_heard_while_the_database_is_away_survive_a_kill(tmp_path: P
         done = await terrarium("logs", "export", cwd=tmp_path, **settings)
     assert re.findall(r"line \d", done.out) == [f"line {number}" for number in range(1, 5)]
     assert not list((tmp_path / "data" / "run").glob("*.journal"))
-
-
-async def test_a_tendril_that_waits_for_the_database_ends_with_its_supervisor(
-    tmp_path: Path,
-) -> None:
-    settings = {"WEB_PORT": str(free_port()), SUPERVISED: "1"}
-    async with (
-        killed() as (_, url),
-        begun("run", "web", cwd=tmp_path, **settings, STORAGE_URL=url) as process,
-        asyncio.timeout(PATIENCE),
-    ):
-        await line_with(process.stderr, "waiting for it")
-        assert process.stdin
-        process.stdin.close()
-        assert await process.wait() == 0
 
 
 async def test_everything_starts_once_the_database_is_there(tmp_path: Path) -> None:

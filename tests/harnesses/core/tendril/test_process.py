@@ -69,7 +69,7 @@ def answers(data: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_tendril_ends_when_told_to_in_the_midst_of_a_turn(
+async def test_a_tendril_ends_when_told_to_and_who_still_waits_is_told_to_ask_again(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     question(tmp_path)
@@ -83,6 +83,8 @@ async def test_a_tendril_ends_when_told_to_in_the_midst_of_a_turn(
         said = read_report(tmp_path, "small")
         assert said
         assert (said.state, said.pid) == (ProcessState.STOPPED, tendril.pid)
+    # The second was asked while the tendril was stopping.
+    assert answers(tmp_path) == [RESTARTED] * 2
 
 
 async def test_a_question_is_answered_while_the_tendril_stops(tmp_path: Path) -> None:
@@ -96,18 +98,6 @@ async def test_a_question_is_answered_while_the_tendril_stops(tmp_path: Path) ->
             assert await tendril.wait() == 0
         assert len(script.requests) == 1
     assert "Seven." in answers(tmp_path)
-
-
-async def test_who_still_waits_when_the_tendril_stops_is_told_to_ask_again(tmp_path: Path) -> None:
-    question(tmp_path)
-    async with ScriptedOpenAI() as script:
-        script.hang("Well")
-        async with process(*command(tmp_path, script.url)) as tendril:
-            await hanging(tmp_path, script)
-            tendril.send_signal(signal.SIGTERM)
-            assert await tendril.wait() == 0
-    # The second was asked while the tendril was stopping.
-    assert answers(tmp_path) == [RESTARTED] * 2
 
 
 async def test_a_tendril_ends_with_its_supervisor_however_that_ends(tmp_path: Path) -> None:

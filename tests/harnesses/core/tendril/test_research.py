@@ -95,6 +95,20 @@ async def ask(who: IrcClient, target: str = ROOM) -> str:
     return (await who.expect(rf"I am on it\. .*{LINK.pattern}"))[1]
 
 
+def asked(nick: str, question: str = QUESTION) -> ResearchRequest:
+    """A request of somebody in a room of another tendril than IRC's."""
+    tea = LogPlace("rooms", TEA)
+    return ResearchRequest(
+        question=question,
+        requester=Requester(Owner("rooms", nick), tea, False, str(tea), nick),
+        payer=nick,
+        scope=PUBLIC,
+        address="http://127.0.0.1",
+        prefix=".",
+        nicks=("Terra",),
+    )
+
+
 async def until_done(who: IrcClient, token: str) -> None:
     await who.expect(rf"the report on “.*” is done: .*/research/{token}")
 
@@ -172,16 +186,7 @@ async def test_a_research_goes_on_when_a_finished_topic_is_erased(tmp_path: Path
         {"title": "The pump", "searches": ["greenhouse pump"]},
         {"title": "The kettle", "searches": ["violet kettle"]},
     ]
-    tea, clock = LogPlace("rooms", TEA), ManualClock(datetime.now(UTC))
-    asked = ResearchRequest(
-        question="chartreuse button?",
-        requester=Requester(Owner("rooms", "bob"), tea, False, str(tea), "bob"),
-        payer="bob",
-        scope=PUBLIC,
-        address="http://127.0.0.1",
-        prefix=".",
-        nicks=("Terra",),
-    )
+    clock = ManualClock(datetime.now(UTC))
     async with (
         page_server() as pages,
         ScriptedOpenAI() as model,
@@ -202,7 +207,7 @@ async def test_a_research_goes_on_when_a_finished_topic_is_erased(tmp_path: Path
             model.answer(Answer(json.dumps({"claims": claims, "more": [{"search": search}]})))
             model.answer(Answer(json.dumps({"verdicts": [{"claim": 1, "supported": True}]})))
         model.hang()
-        token = (await rooms.research.start(asked)).rpartition("/")[2]
+        token = (await rooms.research.start(asked("bob", "chartreuse button?"))).rpartition("/")[2]
         await model.arrived(6)
         await deletion.remove(log.database, [shed])
         await log.scrub()
@@ -374,20 +379,6 @@ async def test_claims_rest_on_web_pages_word_for_word_and_pages_order_nothing(
 async def test_no_more_than_ten_reports_are_in_progress_and_one_of_each_person(
     tmp_path: Path,
 ) -> None:
-    tea = LogPlace("rooms", TEA)
-
-    def asked(nick: str, question: str = QUESTION) -> ResearchRequest:
-        requester = Requester(Owner("rooms", nick), tea, False, str(tea), nick)
-        return ResearchRequest(
-            question=question,
-            requester=requester,
-            payer=nick,
-            scope=PUBLIC,
-            address="http://127.0.0.1",
-            prefix=".",
-            nicks=("Terra",),
-        )
-
     async with (
         ScriptedOpenAI() as model,
         room_tendril(rooms_config(tmp_path, model.url)) as rooms,

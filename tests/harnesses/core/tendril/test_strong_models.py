@@ -1,22 +1,14 @@
-"""A tendril and an able model: its window, its whole answers, and servers with bad manners."""
+"""A tendril and an able model: its window, and its whole answers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
-
-from llm.agent.agent_loop import CUT_MARK, SPEECHLESS
-from llm.messages.errors import RequestRejected, Unsure
+from llm.agent.agent_loop import CUT_MARK
+from llm.messages.errors import Unsure
 from tests.harnesses.core.tendril.test_base import small
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-from tests.kit.openai_wire import error_object, event
-from tests.kit.serving import serving
 
 UNIT = "```ini\n[Service]\nMemoryHigh=3G\n```\n<notes>[18:49] <ada> so it is</notes>"
 TINY = {"parameters": 135_000_000}
@@ -63,17 +55,6 @@ async def test_an_answer_that_was_cut_off_says_so_to_who_reads_it_later(tmp_path
     assert f"One, two, 3{CUT_MARK}" in [each["content"] for each in sent]
 
 
-async def test_the_window_of_the_card_counts_where_nothing_counts_tokens(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        script.can_count, script.card = False, {"max_model_len": 131_072}
-        script.default = Answer("word " * 5_000, pieces=("word " * 5_000,))
-        for number in range(5):
-            await tendril.ask(f"question {number}")
-        sent = str(script.requests[-1]["messages"])
-        assert script.counted == 1
-    assert all(f"question {number}" in sent for number in range(5))
-
-
 async def test_a_window_that_the_card_has_wrong_is_found_out_and_kept(tmp_path: Path) -> None:
     limit = 12_000  # words, which are this server's tokens
 
@@ -89,52 +70,3 @@ async def test_a_window_that_the_card_has_wrong_is_found_out_and_kept(tmp_path: 
             assert (await tendril.ask(f"question {number}")).ok
         refused = len(script.requests) - 9
     assert 0 < refused <= 3
-
-
-def html(status: int) -> Response:
-    return HTMLResponse("<html>Bad Gateway</html>", status)
-
-
-def choices(_: None = None) -> Response:
-    return Response(event({"choices": []}) + "data: [DONE]\n\n", media_type="text/event-stream")
-
-
-@pytest.mark.parametrize(
-    ("bad", "sentence"),
-    [
-        (lambda: html(200), RequestRejected.sentence),
-        (lambda: html(400), RequestRejected.sentence),
-        (lambda: JSONResponse(error_object("no"), 400), RequestRejected.sentence),
-        (lambda: choices(), SPEECHLESS),
-    ],
-    ids=["page", "page-400", "refused", "no-choices"],
-)
-async def test_a_server_with_bad_manners_costs_one_clear_sentence(
-    bad: Any, sentence: str, tmp_path: Path
-) -> None:
-    bodies: list[dict[str, Any]] = []
-    faulty = True
-
-    async def chat(request: Request) -> Response:
-        bodies.append(await request.json())
-        if faulty:
-            answer: Response = bad()
-            return answer
-        choice = {"index": 0, "message": {"content": "Seven."}, "finish_reason": "stop"}
-        return JSONResponse({"choices": [choice]})
-
-    app = Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])
-    async with serving(app) as url, small(tmp_path, url) as tendril:
-        assert (await tendril.ask()).text == sentence
-        faulty = False
-        assert (await tendril.ask()).text == "Seven."
-    assert bodies[-1]["tools"] == bodies[0]["tools"]
-
-
-async def test_a_server_that_refuses_tools_still_answers(tmp_path: Path) -> None:
-    def rule(body: dict[str, Any]) -> Answer:
-        return Answer("no tools", status=400) if "tools" in body else Answer("Seven.")
-
-    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        script.default = rule
-        assert [(await tendril.ask()).text for _ in range(2)] == ["Seven.", "Seven."]
