@@ -228,13 +228,18 @@ async def test_a_digest_has_all_lines_that_fit(world: World) -> None:
     assert "<alice> line 699\n" in world.shown()
 
 
-async def test_the_first_line_after_a_digest_is_in_the_next_one(world: World) -> None:
+async def test_the_first_line_after_a_digest_is_in_the_next_one_which_knows_the_first(
+    world: World,
+) -> None:
     await world.said("of yesterday", time=NINE - timedelta(hours=2))
+    world.model.say("First.").say("Second.")
     async with world.nine({"digest": job(log="#terrarium")}) as clock:
         await world.said("of today", time=NINE + timedelta(hours=1))
         await clock.set(NINE + DAY)
         await world.ran(clock, NINE + 2 * DAY)
     assert "<alice> of today" in world.shown(1)
+    assert "First." in [message["content"] for message in world.model.requests[1]["messages"]]
+    assert len(await world.turns("digest")) == 2
 
 
 async def test_a_digest_is_stored_with_the_lines_that_it_quotes(world: World) -> None:
@@ -282,16 +287,20 @@ async def test_after_an_hour_without_an_answer_a_job_waits_for_its_next_time(wor
     assert len(world.model.requests) == 10
 
 
-async def test_a_text_that_cannot_be_delivered_is_written_once_and_ends_dead(world: World) -> None:
+async def test_a_text_that_cannot_be_delivered_is_written_once_and_holds_up_no_other(
+    world: World,
+) -> None:
     (taken := world.data / "taken").write_text("a file where a folder should be")
-    world.model.say("The digest.")
-    async with world.nine({"one": job(deliver="file:taken/x.txt")}) as clock:
+    world.model.say("The digest.").say("The digest.")
+    jobs = {"bad": job(deliver="file:taken/x.txt"), "good": job(deliver="file:good.txt")}
+    async with world.nine(jobs, 2) as clock:
+        assert (world.data / "good.txt").read_text().startswith("# good, 2026-05-01T09:00")
         taken.unlink()
         await clock.advance(timedelta(seconds=15))
         await world.ran(clock)
-        assert await world.states() == [("cron.write", "done"), ("cron.deliver", "done")]
+        assert await world.states() == [("cron.write", "done"), ("cron.deliver", "done")] * 2
     assert (taken / "x.txt").read_text().endswith("The digest.\n\n")
-    assert len(world.model.requests) == 1
+    assert len(world.model.requests) == 2
 
 
 async def test_a_dead_delivery_that_is_retried_delivers_the_text_that_was_written(
@@ -374,23 +383,6 @@ async def test_a_paused_job_is_left_out_until_it_is_resumed(world: World) -> Non
     async with Database.open(world.data / "cron.db") as database:
         (hello,) = await CronRuns(database).configured()
         assert hello.next_run == NINE + 3 * DAY
-
-
-async def test_one_job_that_fails_leaves_the_others_alone(world: World) -> None:
-    (world.data / "taken").write_text("a file where a folder should be")
-    jobs = {"bad": job(deliver="file:taken/x.txt"), "good": job(deliver="file:good.txt")}
-    await world.at_nine(jobs, 2)
-    assert (world.data / "good.txt").read_text().startswith("# good, 2026-05-01T09:00")
-
-
-async def test_each_job_remembers_its_own_conversation(world: World) -> None:
-    world.model.say("First.").say("Second.")
-    async with world.nine({"hello": job()}) as clock:
-        await clock.set(NINE + DAY)
-        await world.ran(clock, NINE + 2 * DAY)
-    contents = [message["content"] for message in world.model.requests[1]["messages"]]
-    assert "First." in contents
-    assert len(await world.turns("hello")) == 2
 
 
 async def test_a_crash_before_the_run_was_noted_does_not_say_it_twice(world: World) -> None:

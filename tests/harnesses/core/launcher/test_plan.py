@@ -57,19 +57,15 @@ def test_by_default_everything_runs_here_else_the_tendrils_that_are_named_and_wh
         ({"networks": {"oftc": {"server": "irc.example.org"}}}, 6667),
     ],
 )
-def test_no_irc_server_of_our_own_when_one_is_named(irc: dict[str, Any], port: int) -> None:
+def test_no_irc_server_of_our_own_when_one_is_named_also_in_the_environment(
+    irc: dict[str, Any], port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = LaunchPlan.from_config(config(irc=irc))
     assert "ircd" not in names(plan)
     assert "IRC_SERVER" not in environment(plan, "irc")
-    assert plan.endpoint is not None
-    assert (plan.endpoint.host, plan.endpoint.port, plan.endpoint.embedded) == (
-        "irc.example.org",
-        port,
-        False,
-    )
-
-
-def test_a_server_named_in_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plan.endpoint
+    found = plan.endpoint.host, plan.endpoint.port, plan.endpoint.embedded
+    assert found == ("irc.example.org", port, False)
     monkeypatch.setenv("IRC_SERVER", "irc.example.org")
     assert "ircd" not in names(LaunchPlan.from_config(config()))
 

@@ -19,8 +19,14 @@ async def unsent(data: Path, tendril: str) -> list[str]:
         return [message.text for message in await Outbox(database).list_unsent(tendril)]
 
 
-async def test_a_message_waits_for_the_tendril_that_is_to_say_it(tmp_path: Path) -> None:
+async def test_a_message_waits_for_the_tendril_that_is_to_say_it_where_there_is_one(
+    tmp_path: Path,
+) -> None:
     async with room_tendril(rooms_config(tmp_path)) as tendril:
+        with pytest.raises(UnknownTendril, match=r"ircc.*there are: .*irc, rooms, web"):
+            await tendril.outbox.say("ircc", TEA, "hello", key="1")
+        with pytest.raises(ValueError, match="is not a channel"):
+            await tendril.outbox.say("irc", "bob", "hello", key="1")
         await tendril.outbox.say("irc", "libera/#frogs", "hello", key="1")
         await tendril.outbox.say("irc", "libera/#frogs", "hello again", key="1")
     async with Database.open(outbox_path(tmp_path)) as database:
@@ -42,11 +48,3 @@ async def test_what_others_have_put_in_is_said_once_the_tendril_can(tmp_path: Pa
         await tendril.outbox.say("rooms", TEA, "at last", key="3")
         assert [await tendril.next_spoken() for _ in range(2)] == [(TEA, "later"), (TEA, "at last")]
         assert "later" not in await unsent(tmp_path, "rooms")
-
-
-async def test_a_tendril_or_channel_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    async with room_tendril(rooms_config(tmp_path)) as tendril:
-        with pytest.raises(UnknownTendril, match=r"ircc.*there are: .*irc, rooms, web"):
-            await tendril.outbox.say("ircc", TEA, "hello", key="1")
-        with pytest.raises(ValueError, match="is not a channel"):
-            await tendril.outbox.say("irc", "bob", "hello", key="1")

@@ -16,6 +16,7 @@ from llm.agent.tool_executor import RunLimits
 from storage.queues.outbox import PeerQuestions
 from storage.runs.reader import RunRecord, newest_runs, read_run
 from terrarium import Config, Origin, PeerQuestion, PeerRefused, TurnRequest, tool
+from tests.kit.data_files import files_with
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.room_tendril import ADA, BOB, PERSONA, TEA, RoomTendril, ready
@@ -74,10 +75,6 @@ async def house(
 
 def asking(tendril: str, question: str) -> tuple[str, dict[str, str]]:
     return "ask_tendril", {"tendril": tendril, "question": question}
-
-
-def files_with(data: Path, text: str) -> list[str]:
-    return [path.name for path in data.glob("*.db*") if text.encode() in path.read_bytes()]
 
 
 def offered(request: dict[str, Any]) -> dict[str, str]:

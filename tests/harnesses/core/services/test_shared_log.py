@@ -11,7 +11,9 @@ from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.room_tendril import ADA, BOB, TEA, room_tendril, rooms_config
 
 
-async def test_a_recorded_line_is_in_the_log_that_all_tendrils_share(tmp_path: Path) -> None:
+async def test_a_recorded_line_is_in_the_log_that_all_tendrils_share_and_private_without_a_sign(
+    tmp_path: Path,
+) -> None:
     async with room_tendril(rooms_config(tmp_path)) as tendril:
         await tendril.hear(TEA, ADA, "the kettle boils at six")
         (found,) = await tendril.log.search("kettle", TEA)
@@ -19,16 +21,11 @@ async def test_a_recorded_line_is_in_the_log_that_all_tendrils_share(tmp_path: P
         assert [event.text for event in await tendril.log.recent(TEA)] == [found.text]
         places = await tendril.log.chat_log.read(statistics.channels, PUBLIC)
         assert [channel.place for channel in places] == [Place("rooms", TEA)]
-    assert (tmp_path / "irc.db").exists()
-
-
-async def test_a_room_without_a_sign_is_private(tmp_path: Path) -> None:
-    async with room_tendril(rooms_config(tmp_path)) as tendril:
         await tendril.hear("ada@example.org", ADA, "my secret")
-        log = tendril.log.chat_log
-        assert await log.find(Query(scope=PUBLIC)) == []
-        (event,) = await log.find(Query(scope=EVERYTHING))
-        assert event.private
+        assert await tendril.log.chat_log.find(Query(scope=PUBLIC)) == [found]
+        _, event = await tendril.log.chat_log.find(Query(scope=EVERYTHING))
+        assert (event.text, event.private) == ("my secret", True)
+    assert (tmp_path / "irc.db").exists()
 
 
 async def test_a_question_is_answered_with_the_log_of_its_room(tmp_path: Path) -> None:

@@ -30,14 +30,6 @@ def test_a_pseudonym_is_the_same_after_a_restart_and_another_one_the_next_day(
     assert not key.exists()
 
 
-def test_without_a_folder_that_can_be_written_they_hold_until_the_process_ends(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "run").write_text("a file where the folder should be")
-    pseudonyms = Pseudonyms(tmp_path, "irc", lambda: NOON)
-    assert pseudonyms.of("ada") == pseudonyms.of("ada") != pseudonyms.of("bob")
-
-
 def test_processes_that_start_at_the_same_time_have_the_same_pseudonyms(tmp_path: Path) -> None:
     with ThreadPoolExecutor(STANDBYS) as threads:
         for number in range(100):
@@ -51,9 +43,14 @@ def test_processes_that_start_at_the_same_time_have_the_same_pseudonyms(tmp_path
             assert len({each.result() for each in found}) == 1
 
 
-def test_a_key_that_a_crash_left_unwritten_is_written_by_the_next_process(tmp_path: Path) -> None:
+def test_a_key_that_a_crash_left_unwritten_is_written_and_one_that_cannot_be_is_not_needed(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "run" / f"irc-{NOON:%Y-%m-%d}.key"
     path.parent.mkdir()
     path.write_bytes(b"")
     first, again = (Pseudonyms(tmp_path, "irc", lambda: NOON) for _ in range(2))
     assert first.of("ada") == again.of("ada")
+    (tmp_path / "run" / "run").write_text("a file where the folder should be")
+    kept = Pseudonyms(tmp_path / "run", "irc", lambda: NOON)  # until the process ends
+    assert kept.of("ada") == kept.of("ada") != kept.of("bob")

@@ -60,11 +60,8 @@ def test_a_broken_file_is_no_report(tmp_path: Path, text: str) -> None:
 def test_one_trouble_does_not_hide_another(tmp_path: Path) -> None:
     status = StatusFile(tmp_path, "kettle")
     status.report_trouble("fill the kettle")
-    status.report_trouble("the key is refused", "agent server")
-    found = read_report(tmp_path, "kettle")
-    assert found
-    assert found.trouble == "fill the kettle; the key is refused"
-    status.report_trouble("", "agent server")
-    found = read_report(tmp_path, "kettle")
-    assert found
-    assert found.trouble == "fill the kettle"
+    for refused, trouble in (("no key", "fill the kettle; no key"), ("", "fill the kettle")):
+        status.report_trouble(refused, "agent server")
+        found = read_report(tmp_path, "kettle")
+        assert found
+        assert found.trouble == trouble
