@@ -255,10 +255,11 @@ async def _raised(error: Exception) -> None:
 async def test_a_tendril_that_has_done_its_work_ends_and_what_ends_it_is_raised_as_it_is(
     tmp_path: Path,
 ) -> None:
-    brief = Brief(configured(tmp_path, "http://127.0.0.1:9", personas={"small": __file__}))
-    await brief.run()
+    config = configured(tmp_path, "http://127.0.0.1:9", personas={"small": __file__})
+    await Brief(config).run()
     assert state_of(tmp_path) is ProcessState.STOPPED
     assert len(asyncio.all_tasks()) == 1
+    brief = Brief(config)
     brief.error = ConfigError("[small] is wrong")
     with pytest.raises(ConfigError, match="is wrong"):
         await brief.run()
