@@ -419,7 +419,7 @@ class CommandTable(Generic[R]):
         admins = of_admins or {}
         self.of_admins = admins.keys()
         for name, command in admins.items():
-            self.known[name] = _restricted(
+            self.known[name] = _restrict(
                 command, lambda request: request.admin, "Only admins may do that."
             )
         for names, needs, method in marked_commands(owner):
@@ -427,7 +427,7 @@ class CommandTable(Generic[R]):
             def may(request: R, right: str = needs) -> bool:
                 return not right or right in request.rights()
 
-            given = _restricted(method, may, "You do not have permission to do that.")
+            given = _restrict(method, may, "You do not have permission to do that.")
             self.known |= dict.fromkeys(names, given)
 
     def takes_no_words(self, name: str) -> bool:
@@ -464,14 +464,14 @@ class CommandTable(Generic[R]):
         return "\n".join(lines)
 
 
-def _restricted(command: Command[R], may: Callable[[R], bool], refusal: str) -> Command[R]:
+def _restrict(command: Command[R], may: Callable[[R], bool], refusal: str) -> Command[R]:
     """Wrap a command so that it is refused to those who may not give it; the help text stays."""
 
     @functools.wraps(command)
-    async def restricted(request: R) -> Reply:
+    async def run_if_allowed(request: R) -> Reply:
         return await command(request) if may(request) else PrivateReply(refusal)
 
-    return restricted
+    return run_if_allowed
 
 
 def marked_commands(owner: object) -> Iterator[tuple[Sequence[str], str, Command[Any]]]:

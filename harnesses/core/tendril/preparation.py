@@ -1,10 +1,17 @@
-"""Preparation of a turn: the choice of model, the prompt, the context, the trace."""
+"""Preparation of a turn: the choice of model, the prompt, the context, the trace; pseudonyms."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, datetime
 from hashlib import blake2b
+from pathlib import Path
+
+import structlog
 
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.turn import TurnRequest
@@ -18,13 +25,17 @@ from llm.messages.message import PromptSection
 from llm.prompt.builder import Persona, Prompt, PromptRequest
 from llm.prompt.context_manager import CompactPromptContext, PromptContext, PromptInput
 from llm.skills.hint import HintContext
+from storage.db.private_files import make_folder
 from storage.runs.runs import Run
 
-_UNRECORDED_KEY = secrets.token_bytes(16)
+_KEY_BYTES = 16
+_UNRECORDED_KEY = secrets.token_bytes(_KEY_BYTES)
 """The hash key for pseudonyms of unrecorded conversations. Unlike those of `Pseudonyms` it is never
 stored, so nobody can link them to a conversation after this process has ended."""
 
 Context = PromptContext | CompactPromptContext
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +48,7 @@ class ModelChoice:
 
 
 async def choose_model(
-    resources: Resources, request: TurnRequest, memory: RoomMemory
+    resources: Resources, request: TurnRequest, memory: RoomMemory, pseudonyms: Pseudonyms
 ) -> ModelChoice:
     """Choose the model: that of the request, else that of the persona, else the configured one.
 
@@ -68,8 +79,8 @@ async def choose_model(
         model,
         purpose=ANSWER if request.is_by_person else request.trigger,
         room="" if request.is_unrecorded else memory.room,
-        person=resources.pseudonyms.of(payer) if (payer := request.payer) else "",
-        channel=resources.pseudonyms.of(memory.room),
+        person=pseudonyms.of(payer) if (payer := request.payer) else "",
+        channel=pseudonyms.of(memory.room),
         temperature=temperature,
         max_tokens=persona.max_tokens or agent.max_tokens or profile.max_tokens,
         filters_output=profile.filters_output,
@@ -182,3 +193,48 @@ def create_trace(resources: Resources, request: TurnRequest, choice: ModelChoice
         verdict = f"{reading.certainty:.2f} {reading.language}" if reading.kind else ""
         trace.add("reading", reading.kind or "unclear", trace.began, verdict=verdict)
     return trace
+
+
+class Pseudonyms:
+    """The pseudonyms of the people and channels of the tendril `name`, for which the agent server
+    keeps separate budgets; `now` returns the time in UTC.
+
+    They are stable for one UTC day, the period of a budget, also across restarts. Each day has its
+    own random key in a file in `DATA/run`, which backups leave out. The file is deleted when the
+    next key is created; from then on nobody can compute the old pseudonyms.
+    """
+
+    def __init__(self, data: Path, name: str, now: Callable[[], datetime]) -> None:
+        self._folder, self._name, self._now = data / "run", name, now
+        self._day: date | None = None
+        self._key = b""
+
+    def of(self, name: str) -> str:
+        """Return today's pseudonym of a person or channel: 16 hexadecimal digits."""
+        today = self._now().date()
+        if today != self._day:
+            self._day, self._key = today, self._key_of(today)
+        text = f"{self._name} {name}"
+        return blake2b(text.encode(), key=self._key, digest_size=8).hexdigest()
+
+    def _key_of(self, day: date) -> bytes:
+        """Return the key of a day, from its file, which is written if it has none."""
+        path = self._folder / f"{self._name}-{day.isoformat()}.key"
+        try:
+            make_folder(self._folder)
+            for old in set(self._folder.glob(f"{self._name}-????-??-??.key")) - {path}:
+                old.unlink(missing_ok=True)
+            with open(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
+                # Several processes of a tendril, as IRC standbys, share the file: one writes the
+                # key, and the others wait for that moment.
+                fcntl.flock(file, fcntl.LOCK_EX)
+                key = file.read()
+                if len(key) != _KEY_BYTES:  # new, or a crash came before it was written
+                    key = secrets.token_bytes(_KEY_BYTES)
+                    file.seek(0)
+                    file.truncate()
+                    file.write(key)
+            return key
+        except OSError as error:  # a full disk: the pseudonyms are stable only in this process
+            _log.warning("pseudonyms.not_kept", error=str(error))
+            return secrets.token_bytes(_KEY_BYTES)

@@ -15,6 +15,7 @@ import structlog
 from harnesses.core.services.peers import TendrilOutbox
 from harnesses.core.services.reminders import Requester, SayReminder
 from harnesses.core.services.shared_log import TendrilLog, room_name
+from harnesses.core.tendril.preparation import Pseudonyms
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.text import counted
 from llm.client.client import RequestOptions
@@ -71,6 +72,8 @@ class ResearchService:
         self._resources, self._log, self._outbox, self._say = resources, log, outbox, say
         self._reports = Reports(log.database)
         self.pages = PageReader.from_config
+        data = resources.configuration.config.data
+        self._pseudonyms = Pseudonyms(data, resources.name, resources.clock.now)
 
     def handlers(self) -> Mapping[str, Callable[[Job], Awaitable[object]]]:
         """Return the handlers of the jobs, by kind."""
@@ -196,8 +199,8 @@ class ResearchService:
             f"{resources.name}/research/{report.id}",
             "background",
             purpose="research",
-            person=resources.pseudonyms.of(report.person),
-            channel=resources.pseudonyms.of(room_name(report.place)),
+            person=self._pseudonyms.of(report.person),
+            channel=self._pseudonyms.of(room_name(report.place)),
             temperature=0.0,
             max_tokens=agent.max_tokens or profile.max_tokens,
             filters_output=profile.filters_output,

@@ -13,6 +13,7 @@ from harnesses.core.services.peers import PeerService, PeerTools
 from harnesses.core.tendril.preparation import (
     Context,
     ModelChoice,
+    Pseudonyms,
     build_prompt,
     choose_model,
     create_context,
@@ -49,6 +50,8 @@ class Responder:
         self, resources: Resources, log: ChatLog, peers: PeerService, owner: object
     ) -> None:
         self._resources, self._log, self._peers, self._owner = resources, log, peers, owner
+        data = resources.configuration.config.data
+        self._pseudonyms = Pseudonyms(data, resources.name, resources.clock.now)
 
     async def answer(
         self, request: TurnRequest, queue: ConversationQueue | None, memory: RoomMemory
@@ -56,19 +59,13 @@ class Responder:
         """Answer a request whose turn has come in its `queue`; without a queue only if no model is
         needed for it, else return `NO_REPLY`. Raises ModelError and StorageError."""
         resources = self._resources
-        choice = await choose_model(resources, request, memory)
+        choice = await choose_model(resources, request, memory, self._pseudonyms)
         profile = choice.profile
         if profile.is_compact and request.is_unasked:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
         if refusal := unreadable(request, choice):
             return TurnResult(refusal, ok=False)
-        # A question to another tendril is stored in the outbox database on its way, so an
-        # unrecorded one must not be passed on. Without an origin the other tendril would not know
-        # what the person may read.
-        peer_tools = None
-        if request.origin and not request.is_unrecorded:
-            origin = replace(request.origin, words=request.asker_words)
-            peer_tools = PeerTools(self._peers, origin)
+        peer_tools = self._peer_tools(request)
         tools = [self._owner, *request.tools, *([peer_tools] if peer_tools else ())]
         trace = create_trace(resources, request, choice)
         prompt = await build_prompt(resources, replace(request, tools=tools), memory, choice)
@@ -115,6 +112,15 @@ class Responder:
             iterations=outcome.iterations,
             calls=outcome.calls,
         )
+
+    def _peer_tools(self, request: TurnRequest) -> PeerTools | None:
+        """Return the tool that asks other tendrils, or None if the request must not use it."""
+        # A question to another tendril is stored in the outbox database on its way, so an
+        # unrecorded one must not be passed on. Without an origin the other tendril would not know
+        # what the person may read.
+        if request.origin is None or request.is_unrecorded:
+            return None
+        return PeerTools(self._peers, replace(request.origin, words=request.asker_words))
 
     async def _with_quotes(
         self, request: TurnRequest, outcome: Outcome, context: Context, quoted: QuotedAnswer | None

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Barrier
 
-from harnesses.core.tendril.resources import Pseudonyms
+from harnesses.core.tendril.preparation import Pseudonyms
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 STANDBYS = 4
