@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.status import AccessMonitor, StatusFile
@@ -22,6 +23,7 @@ from storage.settings import log_address, store_address
 from terrarium.clock import Clock
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Resources:
     """The resources for answers: the configuration, the model, and the tendril's own tables.
 
@@ -32,25 +34,23 @@ class Resources:
     rooms.
     """
 
+    name: str
+    configuration: Configuration
+    clock: Clock
+    status: StatusFile
+    database: Database
+    accounting: TokenAccounting
+    client: AgentClient
+    access: AccessMonitor
+    catalog: ModelCatalog
+    token_counter: TokenCounter
+    reader: Reader
+    conversations: Conversations
+    skills: SkillTable
+    jobs: Jobs
+    runs: Runs
     memory: TendrilMemory
     shared_memory: SharedMemory
-
-    def __init__(
-        self,
-        name: str,
-        configuration: Configuration,
-        status: StatusFile,
-        clock: Clock,
-        database: Database,
-        accounting: TokenAccounting,
-        client: AgentClient,
-    ) -> None:
-        self.name, self.configuration, self.status, self.clock = name, configuration, status, clock
-        self.database, self.accounting, self.client = database, accounting, client
-        self.access, self.catalog = AccessMonitor(client, status), ModelCatalog(client)
-        self.token_counter, self.reader = TokenCounter(client, self.catalog), Reader(client)
-        self.conversations, self.skills = Conversations(database), SkillTable(database)
-        self.jobs, self.runs = Jobs(database, clock.now), Runs(database)
 
     @classmethod
     @asynccontextmanager
@@ -73,14 +73,30 @@ class Resources:
             TokenAccounting.open(database) as accounting,
             AgentClient.open(configuration.agent, accounting.record) as client,
         ):
-            own = cls(name, configuration, status, clock, database, accounting, client)
-            await own.runs.interrupt()  # close the runs that the last process did not finish
+            catalog = ModelCatalog(client)
+            jobs, runs = Jobs(database, clock.now), Runs(database)
+            await runs.interrupt()  # close the runs that the last process did not finish
             settings, memories = config.section(MemorySettings), Memories(database)
             if not learns:
                 settings = settings.model_copy(update={"learn": "off"})
-            own.memory = TendrilMemory(
-                name, settings, client, own.catalog, clock, own.jobs, memories
+            memory = TendrilMemory(name, settings, client, catalog, clock, jobs, memories)
+            await memory.schedule_check()
+            yield cls(
+                name=name,
+                configuration=configuration,
+                clock=clock,
+                status=status,
+                database=database,
+                accounting=accounting,
+                client=client,
+                access=AccessMonitor(client, status),
+                catalog=catalog,
+                token_counter=TokenCounter(client, catalog),
+                reader=Reader(client),
+                conversations=Conversations(database),
+                skills=SkillTable(database),
+                jobs=jobs,
+                runs=runs,
+                memory=memory,
+                shared_memory=SharedMemory(name, database, config.data, settings),
             )
-            own.shared_memory = SharedMemory(name, database, config.data, settings)
-            await own.memory.schedule_check()
-            yield own
