@@ -141,12 +141,21 @@ async def test_others_are_answered_beside_a_run_with_their_own_answer(tmp_path: 
         await alice.say(ROOM, ".terrarium think hard")
         await script.arrived(1)
         await bob.ask(".terrarium be quick", rf"PRIVMSG {ROOM} :bob: Quick\.$")
+        script.release()
+        await bob.expect(rf"PRIVMSG {ROOM} :alice: Slow\.$")
+        assert words(script.requests[1]) == ["bob asks: be quick"]
+        assert "<alice> .terrarium think hard" in str(script.requests[1])
+
+
+async def test_who_has_changed_nick_is_answered_by_the_new_one(tmp_path: Path) -> None:
+    async with a_room(tmp_path) as (script, alice, bob, _):
+        script.hang("A story.")
+        await alice.say(ROOM, ".terrarium tell me a story")
+        await script.arrived(1)
         await alice.send("NICK alicia")
         await bob.expect(r"NICK :?alicia")
         script.release()
-        await bob.expect(rf"PRIVMSG {ROOM} :alicia: Slow\.$")  # whose new nick is known
-        assert words(script.requests[1]) == ["bob asks: be quick"]
-        assert "<alice> .terrarium think hard" in str(script.requests[1])
+        await bob.expect(rf"PRIVMSG {ROOM} :alicia: A story\.$")
 
 
 @pytest.mark.parametrize("leaves", ["QUIT :bye", f"PART {ROOM}"])
