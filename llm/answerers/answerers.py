@@ -297,7 +297,7 @@ _ASKED = frozenset({"follow_up", "general"})
 """The kinds of questions that a tiny model is asked: what follows up may be general, too."""
 _ABOUT = frozenset({"about_bot", "help"})
 _FELT = frozenset({"glad", "sad"})
-_SURELY_FELT = 0.6  # probability from which a statement is answered as one of joy or sorrow
+_SURELY_FELT = 0.65  # probability from which a sentence is answered as one of joy or sorrow
 _ACTS = frozenset({"order", "tell", "schedule"})
 
 COURTESIES = {
@@ -371,8 +371,8 @@ class HonestAnswerer:
 def _courtesy(reading: Reading) -> str:
     """Return the answer to small talk, and to a statement of joy or sorrow."""
     kind, share = reading.courtesy, reading.courtesies.get(reading.courtesy, 0.0)
-    is_felt = kind in _FELT and share >= _SURELY_FELT
-    is_answered = is_felt or reading.sure_kind == "small_talk"
+    is_chat = reading.sure_kind == "small_talk"
+    is_answered = share >= _SURELY_FELT if kind in _FELT else is_chat
     return COURTESIES.get(kind, TAKEN_NOTE) if is_answered else TAKEN_NOTE
 
 
