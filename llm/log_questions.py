@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from llm.reading.reading import Reading
 from llm.reading.spans import ALL_TIME, TimeSpan
-from llm.retrieval import SURE, Found, Retrieval
+from llm.retrieval import PERHAPS, SURE, Found, Retrieval
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.event_table import Query
 from storage.passages.passages import (
@@ -27,12 +27,13 @@ MAX_QUOTED_LINES = 3
 _MAX_CANDIDATES = 60  # passages among which the newest or oldest is looked for
 _MIN_COVERAGE = 0.6  # the least share of a topic's weight that a line about it has
 _MAX_LINE_LENGTH = 350  # characters of a line that are quoted
+_MAX_ANSWERING = 2  # lines more that are quoted while the last one is a question
 _MAX_NEAR = 10  # possible answers that a model reads, at most
 _MIN_NEAR_SCORE = 0.03  # their least score
-_ALTERNATIVE = 0.05  # least score of a second line that is shown if the first one is not sure
+_ALTERNATIVE = 0.02  # least score of a second line that is shown if the first one is not sure
 
 _TALK = timedelta(hours=1)  # within which lines belong together
-_LIKELY_MEANT = 0.27  # least score of what somebody may have meant who said none of the words
+_LIKELY_MEANT = 0.25  # least score of what somebody may have meant who said none of the words
 
 PERHAPS_LEAD = "Perhaps:"
 """The lead of lines none of which surely is the answer."""
@@ -102,7 +103,7 @@ class Quoting:
     def exchange(self, events: Sequence[Event]) -> str:
         """Render what was said one after another for people, on one line, with the time and the
         link of the first."""
-        first, most = events[0], _MAX_LINE_LENGTH // len(events)
+        first, most = events[0], _fair_share([len(each.text) for each in events])
         address = self.link(first)
         stamp = f"[{first.time.astimezone(self.zone):%Y-%m-%d %H:%M}]"
         spoken = []
@@ -119,6 +120,16 @@ class Quoting:
         start = head.rfind(f"[{first.time.astimezone(self.zone):%Y-%m-%d %H:%M}]")
         is_quote = link and start >= 0 and "\n" not in head[start:]
         return f"{head[:start].rstrip(' ')}{rest}" if is_quote else text
+
+
+def _fair_share(lengths: Sequence[int]) -> int:
+    """Return the most characters of each of some texts that together fit on a line: what the short
+    ones leave is for the long ones."""
+    left, most = _MAX_LINE_LENGTH, 0
+    for place, length in enumerate(sorted(lengths)):
+        most = left // (len(lengths) - place)
+        left -= min(length, most)
+    return most
 
 
 PLAIN = Quoting()
@@ -237,17 +248,21 @@ class LogAnswers:
                     return QuotedAnswer.of(lead, [best.event], self.quoting, best.score)
             return replace(answer, is_about_log=True)
         found = await self._find(text, self.within, vector)
-        if not found.shown:
+        related = [each for each in found.passages if each.is_related]
+        if not related:
             return None
-        best = found.shown[0]
+        best = related[0]
         quotes = [await self._exchange(best)]
         if found.is_sure:
             return QuotedAnswer("", tuple(quotes), quotes[0], self.quoting, best.score)
-        for other in found.passages[1:]:
-            if other.score >= _ALTERNATIVE and other.event not in quotes[0] and other.is_related:
-                around = await self._exchange(other)
-                quotes.append(tuple(event for event in around if event not in quotes[0]))
-                break
+        others = [each for each in related[1:] if each.alone >= _ALTERNATIVE]
+        others = [each for each in others if each.event not in quotes[0]]
+        other = max(others, key=lambda each: each.around, default=None)
+        if best.score + (other.around if other else 0.0) < PERHAPS:
+            return None
+        if other:
+            around = await self._exchange(other)
+            quotes.append(tuple(event for event in around if event not in quotes[0]))
         near = [each.event for each in found.passages if each.score >= _MIN_NEAR_SCORE]
         events = tuple(dict.fromkeys([*(event for quote in quotes for event in quote), *near]))
         return QuotedAnswer(PERHAPS_LEAD, tuple(quotes), events, self.quoting, best.score)
@@ -270,9 +285,14 @@ class LogAnswers:
         if passage.needs_before or (is_reply and not passage.has_all):
             shown = [*before, event]
         if passage.alone < SURE or asks(event.text):
-            later = replace(here, after_id=event.id, limit=LINES_AFTER)
+            later = replace(here, after_id=event.id, limit=LINES_AFTER + _MAX_ANSWERING)
             after = await log.shown_to_model(await log.find(later, newest=False))
-            shown += [each for each in after if each.time - event.time < _TALK]
+            after = [each for each in after if each.time - event.time < _TALK]
+            shown += after[:LINES_AFTER]
+            for each in after[LINES_AFTER:]:
+                if not asks(shown[-1].text):
+                    break
+                shown.append(each)
         return tuple(each for each in shown if not self.line_filter.leaves_out(each))
 
     async def to_log(self, question: LogQuestion) -> QuotedAnswer:

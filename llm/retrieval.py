@@ -45,8 +45,8 @@ from storage.search.vectors import (
 
 SURE = 0.75
 """The score from which on a line is given as the answer."""
-PERHAPS = 0.15
-"""The score from which on a line is given as a possible answer."""
+PERHAPS = 0.2
+"""The score from which on a line, or two in sum, are given as a possible answer."""
 
 _MAX_ANSWERS = 3  # lines that are shown for a text typed into a search
 _MAX_EMBEDDED = 3  # lines that are embedded for a question

@@ -291,7 +291,7 @@ SELF = (
     "I am a bot: a program with a small language model. I work out sums, units, dates and times,"
     " and answer simple questions."
 )
-NOT_SAID = "I find nothing about that in the log here."
+NOT_SAID = "I do not find that in the log here; try it in other words, or ask people."
 
 _ASKED = frozenset({"follow_up", "general"})
 """The kinds of questions that a tiny model is asked: what follows up may be general, too."""

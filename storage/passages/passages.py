@@ -64,8 +64,9 @@ class Passage:
     """A line and its score, the probability that it answers the question.
 
     `values` are its features of words, `likeness` is that of its meaning to the question's, None if
-    one of them is unknown. Of the best passage the score counts its neighbours, `alone` is its own,
-    and `needs_before` tells whether the line before it may well be the answer.
+    one of them is unknown. `alone` is the probability that the line is the answer, `around` that it
+    or one of the lines shown with it is; the score is that of the best passage, else `alone`.
+    `needs_before` tells whether the line before it may well be the answer.
     """
 
     event: Event
@@ -73,6 +74,7 @@ class Passage:
     likeness: Likeness | None = None
     score: float = 0.0
     alone: float = 0.0
+    around: float = 0.0
     needs_before: bool = False
 
     @property
@@ -139,22 +141,22 @@ def rank(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
         zip((each for *_, each in hopeful), odds, strict=True),
         key=lambda each: (-round(2 * each[1]), sign * each[0].event.id),
     )
-    unlike = _distinct(each for each, _ in best)
-    ranked = [replace(each, score=scores[each.event.id]) for each in unlike]
-    if not ranked:
-        return []
-    first = ranked[0].event
-    here = (first.network, first.channel)
-    channel = [e.event.id for e in found if (e.event.network, e.event.channel) == here]
-    place = channel.index(first.id)
-    before, after = channel[max(0, place - 1) : place], channel[place : place + 1 + LINES_AFTER]
-    best_one = replace(
-        ranked[0],
-        score=sum(scores[id] for id in (*before, *after)),
-        alone=scores[first.id],
-        needs_before=any(scores[id] >= _NOTABLE for id in before),
-    )
-    return [best_one, *ranked[1:]]
+    channels: defaultdict[tuple[str, str | None], list[int]] = defaultdict(list)
+    for each in found:
+        channels[each.event.network, each.event.channel].append(each.event.id)
+    ranked: list[Passage] = []
+    for each in _distinct(each for each, _ in best):
+        event = each.event
+        channel, alone = channels[event.network, event.channel], scores[event.id]
+        place = channel.index(event.id)
+        before, after = channel[max(0, place - 1) : place], channel[place : place + 1 + LINES_AFTER]
+        around = sum(scores[id] for id in (*before, *after))
+        needs_before = any(scores[id] >= _NOTABLE for id in before)
+        score = alone if ranked else around
+        ranked.append(
+            replace(each, score=score, alone=alone, around=around, needs_before=needs_before)
+        )
+    return ranked
 
 
 def _with_contexts(passages: Sequence[Passage]) -> Iterator[Passage]:
