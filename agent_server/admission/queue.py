@@ -26,6 +26,14 @@ class AdmissionQueue:
         self._preemptible: dict[QueuedRequest, CancelScope] = {}
         self._later: asyncio.TimerHandle | None = None
 
+    def __repr__(self) -> str:
+        scheduler = self.scheduler
+        interactive, background = (scheduler.waiting_count(background=b) for b in (False, True))
+        return (
+            f"<AdmissionQueue {scheduler.running}/{scheduler.slots} running,"
+            f" {interactive} interactive and {background} background waiting>"
+        )
+
     @property
     def is_busy(self) -> bool:
         """True while a request runs or waits."""
