@@ -84,7 +84,7 @@ class Answerer(Protocol):
 
 
 _CERTAIN = 0.6  # certainty from which a fact is given
-_CLAIMED = 0.9  # certainty that a question is about the log, from which "nobody said" is said
+_CLAIMED = 0.9  # certainty from which "nobody said that" or "no such person" is said
 _LIKELY = 0.35  # probability from which only people here may know, so that a model would invent it
 _MAX_EVENTS = 2_000  # lines that are looked through for what was missed, and for links
 _MAX_LINES = 2  # lines quoted of what was missed
@@ -144,8 +144,8 @@ class FactAnswerer:
                 nick = slots.person or await window.nick_in(slots.names[:_MAX_TRIED])
                 if nick:
                     return await _last_seen(window, nick, asked)
-                if not slots.names:
-                    return None
+                if not slots.names or reading.certainty < _CLAIMED:
+                    return None  # "how long has it been here?" names nobody
                 if reading.kind == "present":
                     return f"Nobody called {slots.names[0]} is here."
                 return f"I have not seen {slots.names[0]} here."
@@ -163,6 +163,10 @@ class FactAnswerer:
                     return None  # "how many has he got left?" is not about words
                 number = f"{found.count:,} line{'' if found.count == 1 else 's'}"
                 by = f" by {window.quoting.nick(by_nick)}" if by_nick else ""
+                words = zip(found.words, found.alone, strict=False)
+                if alone := [f"{word} {lines:,}" for word, lines in words if lines]:
+                    named = ", ".join(found.words)
+                    return f"No line{by} here has all of: {named}. Alone: {', '.join(alone)}."
                 about = f"{number}{by} here with: {', '.join(found.words)}."
                 # Without a line the words may not have been the topic: "how many so far?"
                 is_told = found.count or by_nick

@@ -41,9 +41,9 @@ _DIVISION = re.compile(r"\d+/\d+")
 _LOOSE = re.compile(r"[\d(]\S* \S+ \S")  # a sum with spaces, which few names have
 
 _STORED = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
-_ASKING, _EXPLICIT, _CONJUNCTIONS, _NAMES, _MANY, _EACH = (
+_ASKING, _LEADING, _EXPLICIT, _CONJUNCTIONS, _NAMES, _MANY, _EACH = (
     frozenset([*(listed := _STORED[name].split()), *map(plain_word, listed)])
-    for name in ("asking", "explicit", "conjunctions", "names", "many", "each")
+    for name in ("asking", "leading", "explicit", "conjunctions", "names", "many", "each")
 )
 """Words around a sum or a measure, as `words.toml` explains."""
 
@@ -323,6 +323,8 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a sum or conversion that the question consists of, or else of the sum
     that it contains: a whole answer if it surely asks for a calculation only."""
     asked = plain(question)
+    lead, _, rest = asked.partition(" ")
+    asked = rest if lead.lower().strip(",") in _LEADING else asked
     words = numbers_in_digits(asked.lower()).replace("%", " % ").split()
     text = " ".join(word for word in words if word != "the")
     text = _PHRASE.sub(lambda match: f" {_SYMBOLS[match[0]]} ", text)

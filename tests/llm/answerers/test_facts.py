@@ -92,6 +92,11 @@ async def fact(window: LogWindow | None, kind: str, text: str, certainty: float 
         ("counts", "how often was the pump mentioned?", "1 line here with: pump."),
         ("counts", "how often did bob say pump?", "1 line by bob here with: pump."),
         ("counts", "how often was sauerkraut mentioned?", "0 lines here with: sauerkraut. In all"),
+        (
+            "counts",
+            "how often was zork or pump said",
+            "No line here has all of: zork, pump. Alone:",
+        ),
         ("counts", "how many lines so far, roughly?", "In all 7 lines by 4 people, most by ada 3"),
         ("counts", "who beats whom, most lines?", "most by ada 3, bob 2, carol 1."),
         ("counts", "how many ppl have talked here today?", "In all 6 lines today by 3 people"),
@@ -124,6 +129,7 @@ async def test_the_last_line_of_somebody_may_have_been_said_to_the_bot(window: L
 
 async def test_an_uncertain_reading_and_a_capable_model_get_no_fact(window: LogWindow) -> None:
     assert await fact(window, "present", "who is here?", certainty=0.4) == ""
+    assert await fact(window, "seen", "how long has biscuit been here", certainty=0.8) == ""
     turn = AskedQuestion(profile=CAPABLE, log_window=window, room=ROOM)
     assert await FactAnswerer().answer(Reading("who?", {"present": 0.99}), turn) is None
 
