@@ -132,8 +132,10 @@ def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
         case "recall":
             if key := _key_in(reading.text, facts):
                 return PlainCommand("recall", key, None)
-            # "which day am I on?" may ask the log instead.
-            return PlainCommand("memory", "", None) if reading.certainty >= _SURE else None
+            # "which day am I on?" may ask the log of somebody who has asked for no facts.
+            may_be_said = not facts and bool(words_beside_frame(reading.text, kind))
+            is_sure = reading.certainty >= _SURE and not may_be_said
+            return PlainCommand("memory", "", None) if is_sure else None
         case "forget_fact":
             key = _key_in(reading.text, facts)
             return PlainCommand("forget", key, None) if key else None
